@@ -1,0 +1,171 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// answers is a backend that answers after a second what it was told to.
+type answers struct {
+	grant    locker.Grant
+	err      error
+	verdicts []locker.Verdict
+}
+
+func (a *answers) Acquire(context.Context, locker.Claim) (locker.Grant, error) {
+	time.Sleep(time.Second)
+	return a.grant, a.err
+}
+
+func (a *answers) Renew(context.Context, []locker.Renewal) []locker.Verdict {
+	time.Sleep(time.Second)
+	return a.verdicts
+}
+
+func (a *answers) Release(context.Context, []locker.Surrender) []locker.Verdict {
+	time.Sleep(time.Second)
+	return a.verdicts
+}
+
+type inspects struct{ err error }
+
+func (i inspects) Inspect(context.Context, locker.Key) (locker.Occupancy, error) {
+	return locker.Occupancy{QueueLength: 3}, i.err
+}
+
+type annotates struct{ err error }
+
+func (a annotates) Annotate(context.Context, locker.Key, locker.Token, string) error { return a.err }
+
+func TestTheMeasuredBackendCanDoWhatTheInnerCan(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		inner               locker.Backend
+		inspects, annotates bool
+	}{
+		{"neither", &answers{}, false, false},
+		{"inspects", struct {
+			*answers
+			inspects
+		}{}, true, false},
+		{"annotates", struct {
+			*answers
+			annotates
+		}{}, false, true},
+		{"both", struct {
+			*answers
+			inspects
+			annotates
+		}{}, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			outer := New(quiet()).Backend(c.inner)
+			if _, ok := outer.(locker.Inspector); ok != c.inspects {
+				t.Errorf("inspects: %v", ok)
+			}
+			if _, ok := outer.(locker.Annotator); ok != c.annotates {
+				t.Errorf("annotates: %v", ok)
+			}
+		})
+	}
+}
+
+func TestAnswersPassUnchanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failure := errors.New("failure")
+		inner := struct {
+			*answers
+			inspects
+			annotates
+		}{
+			&answers{grant: locker.Grant{Fence: 7}, err: failure, verdicts: []locker.Verdict{{}, {Err: failure}}},
+			inspects{failure}, annotates{failure},
+		}
+		b := New(quiet()).Backend(inner)
+		ctx := t.Context()
+
+		if grant, err := b.Acquire(ctx, locker.Claim{}); grant.Fence != 7 || err != failure {
+			t.Errorf("Acquire: %v, %v", grant, err)
+		}
+		for name, verdicts := range map[string][]locker.Verdict{
+			"Renew":   b.Renew(ctx, make([]locker.Renewal, 2)),
+			"Release": b.Release(ctx, make([]locker.Surrender, 2)),
+		} {
+			if len(verdicts) != 2 || verdicts[0].Err != nil || verdicts[1].Err != failure {
+				t.Errorf("%s: %v", name, verdicts)
+			}
+		}
+		if occupancy, err := b.(locker.Inspector).Inspect(ctx, "k"); occupancy.QueueLength != 3 || err != failure {
+			t.Errorf("Inspect: %v, %v", occupancy, err)
+		}
+		if err := b.(locker.Annotator).Annotate(ctx, "k", locker.Token{}, ""); err != failure {
+			t.Errorf("Annotate: %v", err)
+		}
+	})
+}
+
+func TestACallIsFiledByWhatItLeavesKnown(t *testing.T) {
+	storeError := func(reason locker.StoreReason, certain bool) error {
+		return fmt.Errorf("acquire: %w", &locker.StoreError{Reason: reason, Certain: certain})
+	}
+	for _, c := range []struct {
+		err     error
+		outcome storeOutcome
+		reason  locker.StoreReason
+	}{
+		{nil, outcomeYes, ""},
+		{&locker.HeldError{}, outcomeNo, ""},
+		{locker.ErrKeyConflict, outcomeNo, ""},
+		{locker.ErrSpent, outcomeNo, ""},
+		{locker.ErrLate, outcomeNo, ""},
+		{storeError(locker.StoreWriteRefused, true), outcomeFailed, locker.StoreWriteRefused},
+		{storeError(locker.StoreBroken, false), outcomeUnknown, locker.StoreBroken},
+		{fmt.Errorf("acquire: %w", context.Canceled), outcomeUnknown, ""},
+		{context.DeadlineExceeded, outcomeUnknown, locker.StoreTimeout},
+		{errors.New("surprise"), outcomeUnknown, locker.StoreFailed},
+	} {
+		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := New(quiet())
+				_, _ = m.Backend(&answers{err: c.err}).Acquire(t.Context(), locker.Claim{})
+				p := page(t, m)
+				series := fmt.Sprintf(`{op="acquire",outcome="%s"} 1`, c.outcome)
+				wantLine(t, p, "locksidecar_store_request_duration_seconds_count"+series)
+				wantLine(t, p, "locksidecar_store_request_duration_seconds_sum"+series)
+				for _, reason := range locker.StoreReasons {
+					count := 0
+					if reason == c.reason {
+						count = 1
+					}
+					wantLine(t, p, fmt.Sprintf(`locksidecar_store_errors_total{reason="%s"} %d`, reason, count))
+				}
+			})
+		})
+	}
+}
+
+func TestABatchIsOneCallFiledUnderItsWorstVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := &locker.StoreError{Reason: locker.StoreBroken}
+		refused := &locker.StoreError{Reason: locker.StoreWriteRefused, Certain: true}
+		b := &answers{verdicts: []locker.Verdict{{}, {Err: broken}, {Err: locker.ErrGone}, {Err: refused}, {Err: broken}}}
+		m := New(quiet())
+		m.Backend(b).Renew(t.Context(), make([]locker.Renewal, len(b.verdicts)))
+		b.verdicts = []locker.Verdict{{Err: locker.ErrGone}, {}}
+		m.Backend(b).Release(t.Context(), make([]locker.Surrender, len(b.verdicts)))
+
+		p := page(t, m)
+		wantLine(t, p, `locksidecar_store_request_duration_seconds_count{op="renew",outcome="unknown"} 1`)
+		wantLine(t, p, `locksidecar_store_request_duration_seconds_sum{op="renew",outcome="unknown"} 1`)
+		wantLine(t, p, `locksidecar_store_request_duration_seconds_count{op="release",outcome="no"} 1`)
+		wantLine(t, p, `locksidecar_store_errors_total{reason="broken"} 1`)
+		wantLine(t, p, `locksidecar_store_errors_total{reason="write_refused"} 1`)
+		wantLine(t, p, `locksidecar_store_request_duration_seconds_count{op="renew",outcome="yes"} 0`)
+	})
+}
