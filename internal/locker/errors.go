@@ -19,7 +19,8 @@ var (
 // key is not free for it.
 type HeldError struct {
 	Occupancy
-	Queued bool // free, but others are in line before us
+	Queued   bool // free, but others are in line before us
+	HeldHere bool // by this very sidecar
 }
 
 func (e *HeldError) Error() string {

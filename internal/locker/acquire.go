@@ -1,0 +1,245 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Acquire takes the lock. It blocks for at most the store timeout, and repeats
+// requests within it whose outcome is unknown. A repeated call by the owner
+// that holds the lock returns that grant; repeated is true then.
+//
+// A success must be followed by exactly one of GiveBack, if the caller could
+// not be told, and Cleared, once the connection over which it was told has
+// closed. If ctx is over by the time of the grant, the grant is given back and
+// the error is ErrCallerGone.
+//
+// The errors: *HeldError, ErrKeyConflict, *MismatchError, ErrOwnerBusy,
+// ErrTooManyLocks, ErrShuttingDown, ErrDraining, ErrUnsupported, a *StoreError
+// that is Certain, and ErrAcquireUnresolved.
+func (l *Locker) Acquire(ctx context.Context, r Request) (st Status, repeated bool, err error) {
+	if r.Wait > 0 {
+		return Status{}, false, ErrUnsupported
+	}
+	began := l.now()
+	st, repeated, err = l.acquire(ctx, r, began.Add(l.cfg.StoreTimeout))
+	l.mu.Lock()
+	l.observe.Acquired(resultOf(repeated, err), l.now().Sub(began))
+	l.mu.Unlock()
+	return st, repeated, err
+}
+
+func (l *Locker) acquire(ctx context.Context, r Request, deadline Instant) (Status, bool, error) {
+	for {
+		g, st, obstacle, err := l.register(r)
+		switch {
+		case err != nil:
+			return Status{}, false, err
+		case obstacle != nil:
+			if err := l.await(ctx, obstacle, deadline); err != nil {
+				return Status{}, false, err
+			}
+		case g == nil:
+			return st, true, nil
+		default:
+			answer, err := l.ask(g, deadline)
+			st, err = l.conclude(ctx, g, answer, err)
+			return st, false, err
+		}
+	}
+}
+
+// register puts a new grant into the table before its request is sent, so that
+// the answer cannot find nobody. Instead it returns the status of the grant
+// that the owner holds already, or a chore that must be settled first, or a
+// refusal.
+func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if g := l.heldLocked(r.Key, now); g != nil {
+		if r.Owner == "" || g.req.Owner != r.Owner {
+			return nil, Status{}, nil, l.heldHereLocked(g, now)
+		}
+		if p := g.mismatch(r); p != "" {
+			return nil, Status{}, nil, &MismatchError{string(p)}
+		}
+		g.answers++
+		g.tethers++
+		return nil, g.status(now), nil, nil
+	}
+	if l.refusing != nil {
+		return nil, Status{}, nil, l.refusing
+	}
+	if r.Owner != "" {
+		for other := range l.asking[r.Key] {
+			if other.req.Owner == r.Owner {
+				return nil, Status{}, nil, ErrOwnerBusy
+			}
+		}
+	}
+	if c := l.unsettledLocked(r.Key); c != nil {
+		return nil, Status{}, c, nil
+	}
+	if len(l.held)+l.askCount >= l.cfg.MaxHeld {
+		return nil, Status{}, nil, ErrTooManyLocks
+	}
+	l.lastID++
+	g := &grant{
+		id: l.lastID, req: r, token: NewToken(l.cfg.Holder), asked: now,
+		note: r.Note, ttl: r.TTL, maxHold: r.MaxHold,
+	}
+	if l.asking[r.Key] == nil {
+		l.asking[r.Key] = make(map[*grant]struct{})
+	}
+	l.asking[r.Key][g] = struct{}{}
+	l.askCount++
+	return g, Status{}, nil, nil
+}
+
+// heldHereLocked is the answer to others while this sidecar holds the lock:
+// nobody needs to ask the store.
+func (l *Locker) heldHereLocked(g *grant, now Instant) *HeldError {
+	return &HeldError{HeldHere: true, Occupancy: Occupancy{
+		State:     OccupancyHeld,
+		Holder:    &Holder{Pod: l.cfg.Holder, Since: g.acquiredAt, Note: g.note},
+		ExpiresIn: g.validUntil.Sub(now),
+	}}
+}
+
+// await waits until a token of ours that may stand in the way is known to be
+// gone. If that cannot be learned in time, nothing was asked of the store.
+func (l *Locker) await(ctx context.Context, c *chore, deadline Instant) error {
+	left := deadline.Sub(l.now())
+	if left > 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		select {
+		case <-c.settled:
+			return nil
+		case <-ctx.Done():
+			return ErrCallerGone
+		case <-timer.C:
+		}
+	}
+	return &StoreError{Reason: StoreTimeout, Certain: true,
+		Err: errors.New("an earlier grant of the key is still being given back")}
+}
+
+// conclude takes in the outcome of a claim.
+func (l *Locker) conclude(ctx context.Context, g *grant, answer Grant, err error) (Status, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.askedLocked(g)
+	if err != nil {
+		return Status{}, l.refusedLocked(g, err, now)
+	}
+	ttl, _, capped := g.leaseFrom(g.asked)
+	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked))
+	g.extended(g.asked, ttl, capped)
+	var refusal error
+	switch {
+	case !l.floor.plausible(answer.Fence, now):
+		refusal = &StoreError{Reason: StoreFailed, Certain: true, Err: errors.New("the store granted an implausible fencing token")}
+		l.lineLocked(slog.LevelError, "implausible fencing token: the grant is given back", "key", g.req.Key, "fence", answer.Fence)
+	case !g.valid(now):
+		refusal = ErrAcquireUnresolved
+	case ctx.Err() != nil:
+		refusal = ErrCallerGone
+	case l.closing:
+		refusal = ErrShuttingDown
+	}
+	if refusal != nil {
+		l.scheduleLocked(l.addChoreLocked(g, true), now)
+		return Status{}, refusal
+	}
+	if old := l.held[g.req.Key]; old != nil {
+		// The store gave the key away, so the earlier grant's is gone.
+		if l.aliveLocked(old, now) {
+			l.loseLocked(old, CauseGone, now)
+		}
+	}
+	l.floor.learn(g.fence)
+	l.endings.granted(g.req.Key, g.req.Owner)
+	l.held[g.req.Key] = g
+	l.byID[g.id] = g
+	g.answers, g.tethers = 1, 1
+	l.dog.Watch(g.beat())
+	return g.status(now), nil
+}
+
+// askedLocked takes a grant out of those that are being asked for.
+func (l *Locker) askedLocked(g *grant) {
+	l.askCount--
+	delete(l.asking[g.req.Key], g)
+	if len(l.asking[g.req.Key]) == 0 {
+		delete(l.asking, g.req.Key)
+	}
+}
+
+// refusedLocked turns the backend's error into the caller's, and undoes what
+// may have been done.
+func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
+	var held *HeldError
+	if errors.As(err, &held) {
+		held.HeldHere = l.heldLocked(g.req.Key, now) != nil
+		if held.ExpiresIn > l.cfg.MaxTTL+l.cfg.MaxTTL/10 {
+			l.observe.Orphan()
+			l.lineLocked(slog.LevelWarn, "the key is held for longer than anybody may ask for: the store's clock has stepped back, or the value is an orphan",
+				"key", g.req.Key, "expires_in", held.ExpiresIn)
+		}
+	}
+	if errors.Is(err, ErrKeyConflict) {
+		l.observe.Orphan()
+		l.lineLocked(slog.LevelWarn, "something that is not a lock lives at the key: an operator must look", "key", g.req.Key, "err", err)
+	}
+	if g.lateUntil == 0 {
+		if CertainNo(err) {
+			return certainly(err)
+		}
+		g.unanswered(now)
+	}
+	l.scheduleLocked(l.addChoreLocked(g, true), now)
+	if held != nil || errors.Is(err, ErrKeyConflict) {
+		return err
+	}
+	l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.req.Key, "err", err)
+	return ErrAcquireUnresolved
+}
+
+// certainly turns the answers that only the Locker understands into a
+// StoreError.
+func certainly(err error) error {
+	switch {
+	case errors.Is(err, ErrLate):
+		return &StoreError{Reason: StoreTimeout, Certain: true, Err: err}
+	case errors.Is(err, ErrSpent), isLoss(err):
+		return &StoreError{Reason: StoreFailed, Certain: true, Err: err}
+	}
+	return err
+}
+
+func resultOf(repeated bool, err error) AcquireResult {
+	var held *HeldError
+	var store *StoreError
+	switch {
+	case err == nil && repeated:
+		return AcquireRepeated
+	case err == nil:
+		return AcquireGranted
+	case errors.As(err, &held):
+		return AcquireHeld
+	case errors.Is(err, ErrKeyConflict):
+		return AcquireConflict
+	case errors.Is(err, ErrAcquireUnresolved):
+		return AcquireUnresolved
+	case errors.Is(err, ErrCallerGone):
+		return AcquireCallerGone
+	case errors.As(err, &store):
+		return AcquireFailed
+	}
+	return AcquireRefused
+}

@@ -1,0 +1,60 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// retryPause is the least pause before a request with an unknown outcome is
+// sent again.
+const retryPause = 5 * time.Millisecond
+
+// ask sends the claim until its outcome is known or the deadline is over. The
+// error is the least certain outcome of all attempts, save that a certain
+// "held" is told as such.
+func (l *Locker) ask(g *grant, deadline Instant) (Grant, error) {
+	unknown := error(nil)
+	for pause := retryPause; ; pause *= 2 {
+		ctx, claim := l.claim(g, deadline)
+		answer, err := l.backend.Acquire(ctx.Context, claim)
+		ctx.cancel()
+		l.mu.Lock()
+		l.learnLocked(answer.Reading, l.now())
+		if err != nil && !CertainNo(err) {
+			unknown = err
+			g.unanswered(claim.NotAfter)
+		}
+		l.mu.Unlock()
+		again := err != nil && (!CertainNo(err) || errors.Is(err, ErrLate))
+		if again && l.now().Add(pause) < deadline {
+			time.Sleep(pause)
+			continue
+		}
+		var held *HeldError
+		if err == nil || unknown == nil || errors.As(err, &held) {
+			return answer, err
+		}
+		return answer, unknown
+	}
+}
+
+type boundedContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// claim writes down one attempt. Its context is not the caller's: a request
+// that was sent is seen through to its answer.
+func (l *Locker) claim(g *grant, deadline Instant) (boundedContext, Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	_, keep, _ := g.leaseFrom(now)
+	g.sending(deadline, keep)
+	ctx, cancel := context.WithTimeout(context.Background(), deadline.Sub(now))
+	return boundedContext{ctx, cancel}, Claim{
+		Key: g.req.Key, Token: g.token, Holder: l.cfg.Holder, Note: g.note,
+		Keep: keep, Floor: l.floor.now(now), NotAfter: deadline,
+	}
+}

@@ -1,0 +1,248 @@
+package locker
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+)
+
+const (
+	choreBatch    = 256
+	choreRetryMin = 25 * time.Millisecond
+	choreRetryMax = time.Second
+)
+
+// chore is one compare-and-delete that is repeated until it is certain that
+// the store holds the token no more and will not hold it again. A request
+// that was given up can be executed long after (a frozen server, a slow
+// network), so one answer is not enough while such a request may be on its
+// way.
+type chore struct {
+	key       Key
+	token     Token
+	fence     Fence
+	owner     string
+	note      string
+	keepUntil Instant // leave a tombstone until then
+	lateUntil Instant // ask once more after this
+	giveUp    Instant // the store cannot hold the token after this
+	since     Instant // when it was made
+	heldFor   time.Duration
+	revocable bool // made by Release: told by handle, remembered if unconfirmed
+	told      bool // the caller was told that it is unconfirmed
+
+	doubtful bool          // an attempt was not answered, so "not ours" may be our own doing
+	settled  chan struct{} // closed at the first certain answer, or when given up
+	outcome  error         // then: nil, ErrTaken or ErrGone
+
+	next  Instant
+	tries int
+	index int // in the queue, or -1
+}
+
+func (c *chore) matches(h Handle) bool {
+	return c.revocable && (h.Fence == 0 || h.Fence == c.fence) && (h.Owner == "" || h.Owner == c.owner)
+}
+
+func (c *chore) isSettled() bool {
+	select {
+	case <-c.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *chore) surrender(holder string, now Instant) Surrender {
+	return Surrender{Key: c.key, Token: c.token, Holder: holder, Keep: max(0, c.keepUntil.Sub(now))}
+}
+
+// addChoreLocked registers the compare-and-delete of a grant that has just
+// left the table, or that never got into it. It does not schedule it.
+func (l *Locker) addChoreLocked(g *grant, skipMinHold bool) *chore {
+	c := &chore{
+		key: g.req.Key, token: g.token, fence: g.fence, owner: g.req.Owner, note: g.note,
+		lateUntil: max(g.lateUntil, g.inFlightUntil), giveUp: g.storeUntil.Add(l.cfg.StoreTimeout),
+		since: l.now(), settled: make(chan struct{}), index: -1,
+	}
+	if !skipMinHold && g.req.MinHold > 0 {
+		c.keepUntil = g.asked.Add(g.req.MinHold)
+	}
+	l.chores[c.key] = append(l.chores[c.key], c)
+	return c
+}
+
+// scheduleLocked has the janitor do the chore at an instant.
+func (l *Locker) scheduleLocked(c *chore, at Instant) {
+	c.next = at
+	if c.index >= 0 {
+		heap.Fix(&l.queue, c.index)
+	} else {
+		heap.Push(&l.queue, c)
+	}
+	if c.index == 0 {
+		l.poke()
+	}
+}
+
+// settleLocked takes in the verdict on an attempt at a chore.
+func (l *Locker) settleLocked(c *chore, sent Instant, err error, now Instant) {
+	if err == nil || isLoss(err) {
+		if !c.isSettled() {
+			if !c.doubtful {
+				c.outcome = err
+			}
+			close(c.settled)
+		}
+		if sent > c.lateUntil {
+			l.endChoreLocked(c, now)
+		} else {
+			l.scheduleLocked(c, c.lateUntil+1)
+		}
+		return
+	}
+	if !CertainNo(err) {
+		c.doubtful = true
+	}
+	if now >= c.giveUp {
+		if !c.isSettled() {
+			close(c.settled)
+		}
+		l.endChoreLocked(c, now)
+		return
+	}
+	pause := min(choreRetryMax, choreRetryMin<<min(c.tries, 10))
+	c.tries++
+	l.scheduleLocked(c, min(now.Add(pause), c.giveUp))
+}
+
+func (l *Locker) endChoreLocked(c *chore, now Instant) {
+	if c.index >= 0 {
+		heap.Remove(&l.queue, c.index)
+	}
+	rest := slices.DeleteFunc(l.chores[c.key], func(other *chore) bool { return other == c })
+	if len(rest) == 0 {
+		delete(l.chores, c.key)
+	} else {
+		l.chores[c.key] = rest
+	}
+	if c.told {
+		e := &ending{key: c.key, fence: c.fence, owner: c.owner, note: c.note, at: now, wall: time.Now()}
+		if c.outcome != nil {
+			e.lost = &LostError{Fence: c.fence, Cause: causeOf(c.outcome), LostAt: e.wall}
+		}
+		l.endings.add(e)
+	}
+}
+
+// unsettledLocked returns a chore of the key that has had no certain answer.
+func (l *Locker) unsettledLocked(key Key) *chore {
+	for _, c := range l.chores[key] {
+		if !c.isSettled() {
+			return c
+		}
+	}
+	return nil
+}
+
+// attempt does one chore now, in the caller's goroutine.
+func (l *Locker) attempt(c *chore) {
+	l.perform([]*chore{c})
+}
+
+// perform sends a batch of chores, none of which is in the queue, and takes in
+// the verdicts. It runs on a context of its own: what was accepted is carried
+// out, whoever goes away.
+func (l *Locker) perform(batch []*chore) {
+	sent := l.now()
+	asks := make([]Surrender, len(batch))
+	for i, c := range batch {
+		asks[i] = c.surrender(l.cfg.Holder, sent)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.StoreTimeout)
+	verdicts := l.backend.Release(ctx, asks)
+	cancel()
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	for i, c := range batch {
+		l.learnLocked(verdicts[i].Reading, now)
+		l.settleLocked(c, sent, verdicts[i].Err, now)
+	}
+}
+
+// Run does the chores until ctx is over: it gives back what was lost,
+// undelivered or never answered for, and writes the log lines that could not
+// be written under the mutex. It blocks.
+func (l *Locker) Run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	defer l.writeLog()
+	for ctx.Err() == nil {
+		batch, wait := l.takeChores()
+		l.writeLog()
+		if len(batch) > 0 {
+			l.perform(batch)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-l.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// takeChores takes what is due off the queue, else tells how long to wait.
+func (l *Locker) takeChores() ([]*chore, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	var batch []*chore
+	for len(l.queue) > 0 && len(batch) < choreBatch {
+		if l.queue[0].next > now {
+			break
+		}
+		batch = append(batch, heap.Pop(&l.queue).(*chore))
+	}
+	if len(batch) == 0 && len(l.queue) > 0 {
+		return nil, l.queue[0].next.Sub(now)
+	}
+	return batch, time.Hour
+}
+
+// poke wakes Run.
+func (l *Locker) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// choreQueue is a heap of chores by when they are due.
+type choreQueue []*chore
+
+func (q choreQueue) Len() int           { return len(q) }
+func (q choreQueue) Less(i, j int) bool { return q[i].next < q[j].next }
+func (q choreQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *choreQueue) Push(x any) {
+	c := x.(*chore)
+	c.index = len(*q)
+	*q = append(*q, c)
+}
+
+func (q *choreQueue) Pop() any {
+	old := *q
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	c.index = -1
+	return c
+}

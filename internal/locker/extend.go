@@ -1,0 +1,110 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Extend changes a held grant and extends its lease from now on, within its
+// maximum hold; it never acquires. The errors: as for Get, a *StoreError that
+// is Certain (nothing was changed), ErrExtendUnconfirmed.
+func (l *Locker) Extend(ctx context.Context, key Key, h Handle, c Changes) (Status, error) {
+	deadline := l.now().Add(l.cfg.StoreTimeout)
+	for {
+		batch, busy, err := l.startExtend(key, h, c)
+		if err != nil {
+			return Status{}, err
+		}
+		if busy == nil {
+			return l.finishExtend(ctx, batch, c)
+		}
+		timer := time.NewTimer(max(0, deadline.Sub(l.now())))
+		select {
+		case <-busy:
+		case <-timer.C:
+			err = &StoreError{Reason: StoreTimeout, Certain: true, Err: errors.New("an earlier renewal has not been answered")}
+		case <-ctx.Done():
+			err = ErrCallerGone
+		}
+		timer.Stop()
+		if err != nil {
+			return Status{}, err
+		}
+	}
+}
+
+// startExtend applies the changes to the grant and marks it as extending. busy
+// is the mark of another extension that is on its way.
+func (l *Locker) startExtend(key Key, h Handle, c Changes) (batch extensions, busy chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	g, err := l.findLocked(key, h, now)
+	if err != nil {
+		return extensions{}, nil, err
+	}
+	if g.extending != nil {
+		return extensions{}, g.extending, nil
+	}
+	ttl, maxHold, validUntil, capped := g.ttl, g.maxHold, g.validUntil, g.capped
+	if c.TTL != nil {
+		g.ttl = *c.TTL
+	}
+	if c.MaxHold != nil {
+		g.maxHold, g.capped = *c.MaxHold, false
+	}
+	if c.Note != nil {
+		g.note = *c.Note
+	}
+	g.extending = make(chan struct{})
+	item := extension{grant: g, ask: Renewal{Key: g.req.Key, Token: g.token, NotAfter: min(now.Add(l.cfg.StoreTimeout), g.validUntil)}}
+	item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
+	item.undo = func() { g.ttl, g.maxHold, g.validUntil, g.capped = ttl, maxHold, validUntil, capped }
+	g.inFlightUntil = item.ask.NotAfter
+	g.sending(item.ask.NotAfter, item.ask.Keep)
+	// The store may execute a shorter lease without our hearing of it.
+	if until := now.Add(item.ttl - DriftMargin(item.ttl)); until < g.validUntil {
+		g.validUntil, g.capped = until, item.capped
+	}
+	return extensions{sent: now, items: []extension{item}}, nil, nil
+}
+
+func (l *Locker) finishExtend(ctx context.Context, batch extensions, c Changes) (Status, error) {
+	g := batch.items[0].grant
+	verdict := l.extend(context.WithoutCancel(ctx), batch)[0]
+	if verdict.Err == nil && c.Note != nil {
+		l.annotate(ctx, g.req.Key, g.token, *c.Note)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if !l.aliveLocked(g, now) {
+		if e := l.endings.find(g.req.Key, Handle{Fence: g.fence}, now); e != nil && e.lost != nil {
+			return Status{}, e.lost
+		}
+		return Status{}, ErrNotHeld
+	}
+	switch {
+	case verdict.Err == nil:
+		g.published = true
+		return g.status(now), nil
+	case CertainNo(verdict.Err):
+		return Status{}, certainly(verdict.Err)
+	}
+	return Status{}, ErrExtendUnconfirmed
+}
+
+// annotate shows a note to people elsewhere, where the backend can; that it
+// cannot is no failure of the lock.
+func (l *Locker) annotate(ctx context.Context, key Key, token Token, note string) {
+	a, ok := l.backend.(Annotator)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.StoreTimeout)
+	defer cancel()
+	if err := a.Annotate(ctx, key, token, note); err != nil {
+		l.log.Debug("note not shown in the store", "key", key, "err", err)
+	}
+}

@@ -1,0 +1,147 @@
+package locker
+
+import "time"
+
+// grant is one generation of a lock: from before its request is sent until it
+// is released, lost or refused. All fields are guarded by the Locker's mutex;
+// those of the first block never change after registration.
+type grant struct {
+	id    GrantID
+	req   Request
+	token Token
+	asked Instant // when the first request was sent: validity and holds count from here
+
+	fence      Fence
+	acquiredAt time.Time // wall clock, for people
+	note       string
+	ttl        time.Duration
+	maxHold    time.Duration
+	validUntil Instant
+	capped     bool    // validUntil is set by the maximum hold
+	confirmed  Instant // when the last request that the store confirmed was sent
+	failures   int     // renewals or verifications failed since then
+	renewals   int
+
+	// extending is open while a request that changes the lease is on its way:
+	// two of them could be executed in another order than their answers come.
+	extending     chan struct{}
+	inFlightUntil Instant // NotAfter of that request
+
+	// An extension that was not answered may yet be executed, until its
+	// NotAfter. If it set a shorter lease than a later one, it cuts that one.
+	doubtUntil Instant
+	doubtTTL   time.Duration
+
+	lateUntil  Instant // until then an unanswered request may be executed
+	storeUntil Instant // the store keeps the key no longer than this
+
+	answers   int  // answers that reported the grant and may still fail to arrive
+	published bool // an answer that is not tracked reported it
+	tethers   int  // connections over which it was granted and that are still open
+}
+
+// valid tells whether the lease can be relied on.
+func (g *grant) valid(now Instant) bool { return now < g.validUntil }
+
+// holdEnd is the instant that no lease may outlive; ok is false for none.
+func (g *grant) holdEnd() (end Instant, ok bool) {
+	if g.maxHold == 0 {
+		return 0, false
+	}
+	return g.asked.Add(g.maxHold), true
+}
+
+// leaseFrom returns the lease that may be asked for at an instant: its TTL,
+// shortened so that it does not outlive the maximum hold, and how long the
+// store must keep the key.
+func (g *grant) leaseFrom(now Instant) (ttl, keep time.Duration, capped bool) {
+	ttl = g.ttl
+	if end, ok := g.holdEnd(); ok && now.Add(ttl) > end {
+		ttl, capped = end.Sub(now), true
+	}
+	ttl = max(ttl, time.Millisecond)
+	return ttl, max(ttl, g.minHoldLeft(now)), capped
+}
+
+// minHoldLeft is how much longer the key must stay taken.
+func (g *grant) minHoldLeft(now Instant) time.Duration {
+	return max(0, g.asked.Add(g.req.MinHold).Sub(now))
+}
+
+// extended takes in a confirmed extension that was sent at an instant.
+func (g *grant) extended(sent Instant, ttl time.Duration, capped bool) {
+	if sent < g.doubtUntil && g.doubtTTL < ttl {
+		ttl, capped = g.doubtTTL, false
+	} else if sent >= g.doubtUntil {
+		g.doubtTTL = 0
+	}
+	g.validUntil = sent.Add(ttl - DriftMargin(ttl))
+	g.capped = capped
+	g.verified(sent)
+}
+
+// verified takes in that the store confirmed the lock without extending it.
+func (g *grant) verified(sent Instant) {
+	g.confirmed, g.failures = sent, 0
+}
+
+// doubt takes in that an extension was not answered.
+func (g *grant) doubt(notAfter Instant, ttl time.Duration) {
+	if g.doubtTTL == 0 || ttl < g.doubtTTL {
+		g.doubtTTL = ttl
+	}
+	g.doubtUntil = max(g.doubtUntil, notAfter)
+}
+
+// sending takes in that a request is about to be sent which makes the store
+// keep the key for that long, if it is executed at NotAfter at the latest.
+func (g *grant) sending(notAfter Instant, keep time.Duration) {
+	g.storeUntil = max(g.storeUntil, notAfter.Add(keep))
+}
+
+// unanswered takes in that a request may yet be executed.
+func (g *grant) unanswered(notAfter Instant) { g.lateUntil = max(g.lateUntil, notAfter) }
+
+func (g *grant) state(now Instant) HeldState {
+	if g.failures > 0 || now.Sub(g.confirmed) > g.ttl/2 {
+		return StateAtRisk
+	}
+	return StateHeld
+}
+
+func (g *grant) status(now Instant) Status {
+	return Status{
+		ID: g.id, Key: g.req.Key, Owner: g.req.Owner, Note: g.note, Fence: g.fence,
+		State: g.state(now), AcquiredAt: g.acquiredAt, TTL: g.ttl,
+		ValidFor: g.validUntil.Sub(now), ValidUntil: g.validUntil, HeldFor: now.Sub(g.asked),
+		Renewals: g.renewals, Renew: g.req.Renew, MaxHold: g.maxHold, MinHold: g.req.MinHold,
+	}
+}
+
+// matches tells whether the handle names this grant.
+func (g *grant) matches(h Handle) bool {
+	return (h.Fence == 0 || h.Fence == g.fence) && (h.Owner == "" || h.Owner == g.req.Owner)
+}
+
+// mismatch returns the first parameter given in r that differs from the
+// grant's, or "".
+func (g *grant) mismatch(r Request) Parameter {
+	switch {
+	case r.Given[ParamTTL] && r.TTL != g.ttl:
+		return ParamTTL
+	case r.Given[ParamRenew] && r.Renew != g.req.Renew:
+		return ParamRenew
+	case r.Given[ParamMaxHold] && r.MaxHold != g.maxHold:
+		return ParamMaxHold
+	case r.Given[ParamMinHold] && r.MinHold != g.req.MinHold:
+		return ParamMinHold
+	case r.Given[ParamNote] && r.Note != g.note:
+		return ParamNote
+	}
+	return ""
+}
+
+// beat is what the watchdog needs to know.
+func (g *grant) beat() Beat {
+	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.ttl, ValidUntil: g.validUntil, Failures: g.failures}
+}

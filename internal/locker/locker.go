@@ -1,0 +1,179 @@
+// Package locker is what a lock is: a lease, which is a value with a deadline
+// on this machine's own clock. It owns the one table of what this process
+// holds, asks for, gives back and has lost. "Held" is computed from the
+// deadline whenever somebody asks, so a process that was stopped past it never
+// says that it holds the lock.
+//
+// A [Backend] decides who owns a key and a [Watchdog] when to renew. An
+// unknown outcome is never read as a no: an unknown acquire is undone, an
+// unknown renewal is repeated until the deadline, an unknown release until
+// nothing that was sent can be executed any more.
+package locker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Config is what a Locker needs to know. The zero value of a field means its
+// default.
+type Config struct {
+	Holder       string        // this process's label in the store, for people
+	StoreTimeout time.Duration // for one request to the store; default 300 ms
+	MaxHeld      int           // locks held or asked for at a time; default 10,000
+	MaxTTL       time.Duration // a longer TTL in the store is nobody's; default 24 h
+	Now          Clock         // default BootTime
+	Observer     Observer      // default Silent
+	Log          *slog.Logger  // default discards
+}
+
+// Locker holds locks for this process. Run and the watchdog must be running
+// for its promises to hold.
+type Locker struct {
+	cfg     Config
+	backend Backend
+	dog     Watchdog
+	now     Clock
+	observe Observer
+	log     *slog.Logger
+	wake    chan struct{} // to Run
+
+	// mu guards all below and the fields of every grant and chore. No request
+	// to the store is made and nothing is logged while it is held.
+	mu       sync.Mutex
+	lastID   GrantID
+	byID     map[GrantID]*grant
+	held     map[Key]*grant
+	asking   map[Key]map[*grant]struct{}
+	askCount int
+	chores   map[Key][]*chore
+	queue    choreQueue
+	endings  endings
+	floor    fenceFloor
+	lines    []logLine
+	refusing error         // why no new lock is granted, or nil
+	closing  bool          // a shutdown has begun
+	changed  chan struct{} // closed and replaced when a shutdown should look again
+	released int           // releases since the shutdown began
+}
+
+// New returns a Locker on the backend. It starts nothing.
+func New(cfg Config, backend Backend, dog Watchdog) (*Locker, error) {
+	if cfg.StoreTimeout == 0 {
+		cfg.StoreTimeout = 300 * time.Millisecond
+	}
+	if cfg.MaxHeld == 0 {
+		cfg.MaxHeld = 10_000
+	}
+	if cfg.MaxTTL == 0 {
+		cfg.MaxTTL = 24 * time.Hour
+	}
+	if cfg.Now == nil {
+		cfg.Now = BootTime
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = Silent{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if backend == nil || dog == nil {
+		return nil, errors.New("locker: a backend and a watchdog are needed")
+	}
+	return &Locker{
+		cfg: cfg, backend: backend, dog: dog, now: cfg.Now, observe: cfg.Observer, log: cfg.Log,
+		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		byID: make(map[GrantID]*grant), held: make(map[Key]*grant),
+		asking: make(map[Key]map[*grant]struct{}), chores: make(map[Key][]*chore),
+	}, nil
+}
+
+// aliveLocked tells whether the grant is still held, and ends it if its
+// validity is over. Every look at a held grant goes through here.
+func (l *Locker) aliveLocked(g *grant, now Instant) bool {
+	if l.held[g.req.Key] != g {
+		return false
+	}
+	if g.valid(now) {
+		return true
+	}
+	cause := CauseExpired
+	if g.capped {
+		cause = CauseMaxHold
+	}
+	l.loseLocked(g, cause, now)
+	return false
+}
+
+// heldLocked returns the grant of the key that is held now, or nil.
+func (l *Locker) heldLocked(key Key, now Instant) *grant {
+	if g := l.held[key]; g != nil && l.aliveLocked(g, now) {
+		return g
+	}
+	return nil
+}
+
+// dropLocked takes a grant out of the table of held locks.
+func (l *Locker) dropLocked(g *grant) {
+	delete(l.held, g.req.Key)
+	delete(l.byID, g.id)
+	l.dog.Forget(g.id)
+	l.signalLocked()
+}
+
+// loseLocked ends a held grant for good: a lost lock is never taken up again.
+func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
+	l.dropLocked(g)
+	wall := time.Now()
+	l.endings.add(&ending{
+		key: g.req.Key, fence: g.fence, owner: g.req.Owner, note: g.note, at: now, wall: wall,
+		lost: &LostError{Fence: g.fence, Cause: cause, LostAt: wall},
+	})
+	l.observe.Lost(cause, now.Sub(g.asked))
+	l.lineLocked(slog.LevelError, "lock lost", "key", g.req.Key, "fence", g.fence, "cause", cause,
+		"owner", g.req.Owner, "held_for", now.Sub(g.asked).Round(time.Millisecond))
+	// Our token may still be there, or be brought back by a late renewal.
+	l.scheduleLocked(l.addChoreLocked(g, true), now)
+}
+
+// learnLocked takes in what an answer told of the store's clock.
+func (l *Locker) learnLocked(r Reading, now Instant) {
+	l.floor.learnClock(r.UnixMicro, now)
+	if r.Step != 0 {
+		l.observe.ClockStep(r.Step)
+		l.lineLocked(slog.LevelWarn, "the store's clock has stepped: leases may end earlier or later than reckoned", "step", r.Step)
+	}
+}
+
+// signalLocked wakes a waiting shutdown.
+func (l *Locker) signalLocked() {
+	if l.closing {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+}
+
+// logLine is a log line that waits for the mutex to be free.
+type logLine struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+func (l *Locker) lineLocked(level slog.Level, text string, args ...any) {
+	l.lines = append(l.lines, logLine{level, text, args})
+	l.poke()
+}
+
+func (l *Locker) writeLog() {
+	l.mu.Lock()
+	lines := l.lines
+	l.lines = nil
+	l.mu.Unlock()
+	for _, line := range lines {
+		l.log.Log(context.Background(), line.level, line.text, line.args...)
+	}
+}

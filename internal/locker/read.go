@@ -1,0 +1,119 @@
+package locker
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// Get describes the grant that the handle names, if it is held and valid now.
+// The errors: ErrNotHeld, *LostError (that grant was ours and was lost),
+// ErrOwnerMismatch (another worker of this sidecar holds the lock).
+func (l *Locker) Get(key Key, h Handle) (Status, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	g, err := l.findLocked(key, h, now)
+	if err != nil {
+		return Status{}, err
+	}
+	g.published = true
+	return g.status(now), nil
+}
+
+// findLocked returns the held grant that the handle names.
+func (l *Locker) findLocked(key Key, h Handle, now Instant) (*grant, error) {
+	g := l.heldLocked(key, now)
+	if g != nil && g.matches(h) {
+		return g, nil
+	}
+	if e := l.endings.find(key, h, now); e != nil && e.lost != nil {
+		return nil, e.lost
+	}
+	if g != nil {
+		return nil, ErrOwnerMismatch
+	}
+	return nil, ErrNotHeld
+}
+
+// Holds tells whether this sidecar holds the lock now.
+func (l *Locker) Holds(key Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heldLocked(key, l.now()) != nil
+}
+
+// Inspect asks the store who has the key. It fails with ErrUnsupported where
+// the backend cannot tell, else as the backend does.
+func (l *Locker) Inspect(ctx context.Context, key Key) (Occupancy, error) {
+	inspector, ok := l.backend.(Inspector)
+	if !ok {
+		return Occupancy{State: OccupancyUnknown}, ErrUnsupported
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.StoreTimeout)
+	defer cancel()
+	o, err := inspector.Inspect(ctx, key)
+	if err != nil {
+		return Occupancy{State: OccupancyUnknown}, err
+	}
+	return o, nil
+}
+
+// List returns all that this sidecar holds, asks for, gives back or has lost,
+// newest first.
+func (l *Locker) List() []Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, wall := l.now(), time.Now()
+	ago := func(i Instant) time.Time { return wall.Add(-now.Sub(i)) }
+	var entries []Entry
+	for _, g := range l.held {
+		if !l.aliveLocked(g, now) {
+			continue
+		}
+		st := g.status(now)
+		g.published = true
+		entries = append(entries, Entry{State: EntryState(st.State), Key: st.Key, Owner: st.Owner, Note: st.Note, At: st.AcquiredAt, Status: &st})
+	}
+	for key, asking := range l.asking {
+		for g := range asking {
+			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.req.Owner, Note: g.note, At: ago(g.asked)})
+		}
+	}
+	for key, chores := range l.chores {
+		for _, c := range chores {
+			if c.revocable && !c.isSettled() {
+				entries = append(entries, Entry{State: EntryReleasing, Key: key, Owner: c.owner, Note: c.note, At: ago(c.since)})
+			}
+		}
+	}
+	for _, e := range l.endings.all(now) {
+		if e.lost != nil {
+			entries = append(entries, Entry{State: EntryLost, Key: e.key, Owner: e.owner, Note: e.note, At: e.wall, Lost: e.lost})
+		}
+	}
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Key, b.Key), cmp.Compare(a.State, b.State))
+	})
+	return entries
+}
+
+// Stats counts what is held now.
+func (l *Locker) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	var s Stats
+	for _, g := range l.held {
+		if !g.valid(now) {
+			continue
+		}
+		s.Held++
+		if g.state(now) == StateAtRisk {
+			s.AtRisk++
+		}
+		s.OldestHeldFor = max(s.OldestHeldFor, now.Sub(g.asked))
+	}
+	return s
+}

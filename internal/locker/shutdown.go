@@ -1,0 +1,134 @@
+package locker
+
+import (
+	"context"
+	"time"
+)
+
+// Drain refuses new locks from now on and keeps all else going.
+func (l *Locker) Drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refusing == nil {
+		l.refusing = ErrDraining
+	}
+}
+
+// Refuse begins a shutdown: no new lock is granted, and one whose request is
+// on its way is given back. Everything else goes on until Shutdown.
+func (l *Locker) Refuse() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusing, l.closing = ErrShuttingDown, true
+}
+
+// Draining tells whether new locks are refused.
+func (l *Locker) Draining() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusing != nil
+}
+
+// Shutdown ends what is held, as the mode says, and returns what became of it.
+// It waits at most grace for locks to be cleared (the connections over which
+// they were granted have closed) or released; renewals must go on meanwhile.
+// Then it drops what may be dropped, until ctx is over.
+func (l *Locker) Shutdown(ctx context.Context, mode ReleaseMode, grace time.Duration) Counts {
+	l.Refuse()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	var dropped []*chore
+	for waiting := true; ; {
+		batch, held, changed := l.takeCleared(mode, !waiting)
+		l.performAll(batch)
+		dropped = append(dropped, batch...)
+		if len(batch) > 0 && held > 0 {
+			continue // look again: more may have been cleared meanwhile
+		}
+		if held == 0 || !waiting {
+			break
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			waiting = false
+		case <-ctx.Done():
+			waiting = false
+		}
+	}
+	l.finish(ctx)
+	return l.count(dropped)
+}
+
+// takeCleared takes out of the table what the mode lets a shutdown drop now,
+// and tells how many locks remain. last says that nothing is waited for any
+// more.
+func (l *Locker) takeCleared(mode ReleaseMode, last bool) (batch []*chore, held int, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	for _, g := range l.held {
+		if !l.aliveLocked(g, now) {
+			continue
+		}
+		switch {
+		case mode != ModeRelease && g.tethers <= 0, mode == ModeDrop && last:
+			l.dropLocked(g)
+			c := l.addChoreLocked(g, false)
+			c.heldFor = now.Sub(g.asked)
+			batch = append(batch, c)
+		default:
+			held++
+		}
+	}
+	return batch, held, l.changed
+}
+
+// finish waits, while ctx lasts, until everything that is being given back has
+// been confirmed.
+func (l *Locker) finish(ctx context.Context) {
+	for {
+		c := l.anyUnsettled()
+		if c == nil {
+			return
+		}
+		select {
+		case <-c.settled:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *Locker) anyUnsettled() *chore {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.chores {
+		if c := l.unsettledLocked(key); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+func (l *Locker) count(dropped []*chore) Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	counts := Counts{Released: l.released}
+	for _, c := range dropped {
+		if c.isSettled() {
+			counts.Dropped++
+			l.observe.Released(ReleaseDropped, c.heldFor)
+		} else {
+			counts.Unconfirmed++
+			l.observe.Released(ReleaseUnconfirmed, c.heldFor)
+		}
+	}
+	for _, g := range l.held {
+		if g.valid(now) {
+			counts.Left++
+		}
+	}
+	return counts
+}
