@@ -8,6 +8,19 @@ import (
 
 // What an operator can do to a Redis behind everybody's back, for tests.
 
+// Value returns what is at the key, as GET and PTTL do: a ttl of 0 means that
+// it has none. ok is false for a free key.
+func (b *Backend) Value(key locker.Key) (value string, ttl time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	r := b.rows.get(key, now)
+	if r.until != 0 {
+		ttl = r.until.Sub(now)
+	}
+	return r.value, ttl, r.taken()
+}
+
 // Wipe loses all data, as FLUSHALL does, the memory of grants included.
 func (b *Backend) Wipe() {
 	b.mu.Lock()

@@ -169,7 +169,7 @@ func TestOwnTokenWithoutARecordIsGrantedWithAHigherFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ttl := b.Value("k"); ttl != time.Minute {
+	if _, ttl, _ := b.Value("k"); ttl != time.Minute {
 		t.Errorf("TTL %v, want it untouched", ttl)
 	}
 	if again, err := b.Acquire(t.Context(), claim); err != nil || again.Fence != first.Fence {
@@ -184,7 +184,7 @@ func TestLeastTTLIsOneMillisecond(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
-	if _, ttl := b.Value("k"); ttl != time.Millisecond {
+	if _, ttl, _ := b.Value("k"); ttl != time.Millisecond {
 		t.Errorf("TTL %v", ttl)
 	}
 }

@@ -1,0 +1,258 @@
+package lockertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// Op names a method of a backend.
+type Op string
+
+const (
+	OpAcquire  Op = "acquire"
+	OpRenew    Op = "renew"
+	OpRelease  Op = "release"
+	OpInspect  Op = "inspect"
+	OpAnnotate Op = "annotate"
+)
+
+// Call is what a [Plan] is told of a call.
+type Call struct {
+	N    int // calls before this one
+	Op   Op
+	Keys []locker.Key
+}
+
+// Fault is what happens to a call. The fields combine; the zero Fault is none.
+type Fault struct {
+	// Refuse, if not nil, is the answer, and the store never sees the request.
+	// It is the plan's choice whether the error is a certain one.
+	Refuse error
+
+	// RequestDelay is how long the request travels. It is executed then,
+	// whether or not the caller still waits: a delay beyond the caller's
+	// deadline is a request that is held back.
+	RequestDelay time.Duration
+
+	// LoseReply answers with an unknown outcome once the request has been
+	// executed, as a connection does that breaks.
+	LoseReply bool
+
+	// ReplyDelay is how long the reply travels.
+	ReplyDelay time.Duration
+
+	// Duplicates is how often the request is executed again, each time
+	// DuplicateDelay later. Nobody sees the replies.
+	Duplicates     int
+	DuplicateDelay time.Duration
+}
+
+// Plan decides each call's fault. It is never called twice at once, so it may
+// be a closure over a random source.
+type Plan func(Call) Fault
+
+// Faulty injects faults into the calls of a backend. It works in synctest
+// bubbles. Close it: requests outlive their callers.
+type Faulty struct {
+	backend locker.Backend
+	closing chan struct{}
+	close   sync.Once
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	plan   Plan
+	calls  int
+	faults int
+}
+
+var (
+	_ locker.Backend   = (*Faulty)(nil)
+	_ locker.Inspector = (*Faulty)(nil)
+	_ locker.Annotator = (*Faulty)(nil)
+)
+
+// NewFaulty wraps a backend. A nil plan injects nothing.
+func NewFaulty(backend locker.Backend, plan Plan) *Faulty {
+	return &Faulty{backend: backend, plan: plan, closing: make(chan struct{})}
+}
+
+// SetPlan decides about the calls that begin from now on.
+func (f *Faulty) SetPlan(plan Plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan = plan
+}
+
+// Counts returns how many calls there were, and how many met a fault.
+func (f *Faulty) Counts() (calls, faults int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls, f.faults
+}
+
+// Wait returns once every request that is still on its way has been executed.
+// No call may begin meanwhile.
+func (f *Faulty) Wait() { f.running.Wait() }
+
+// Close drops the requests that are still on their way and returns once no
+// goroutine is left. It may be called again. No call may begin meanwhile.
+func (f *Faulty) Close() {
+	f.close.Do(func() { close(f.closing) })
+	f.running.Wait()
+}
+
+// What a caller learns of an outcome that Faulty keeps to itself.
+var (
+	errReplyLost = &locker.StoreError{Reason: locker.StoreBroken, Err: errors.New("injected: the reply was lost")}
+	errNoAnswer  = &locker.StoreError{Reason: locker.StoreTimeout, Err: errors.New("injected: no answer in time")}
+)
+
+// Acquire implements [locker.Backend].
+func (f *Faulty) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+	return answer(f, ctx, OpAcquire, []locker.Key{c.Key}, func(ctx context.Context) (locker.Grant, error) {
+		return f.backend.Acquire(ctx, c)
+	})
+}
+
+// Renew implements [locker.Backend]. A fault befalls a batch as a whole.
+func (f *Faulty) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
+	return answerBatch(f, ctx, OpRenew, renewals, func(r locker.Renewal) locker.Key { return r.Key }, f.backend.Renew)
+}
+
+// Release implements [locker.Backend]. A fault befalls a batch as a whole.
+func (f *Faulty) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
+	return answerBatch(f, ctx, OpRelease, surrenders, func(s locker.Surrender) locker.Key { return s.Key }, f.backend.Release)
+}
+
+// Inspect implements [locker.Inspector] with the wrapped backend's answer, or
+// [locker.ErrUnsupported].
+func (f *Faulty) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy, error) {
+	inspector, ok := f.backend.(locker.Inspector)
+	if !ok {
+		return locker.Occupancy{}, locker.ErrUnsupported
+	}
+	return answer(f, ctx, OpInspect, []locker.Key{key}, func(ctx context.Context) (locker.Occupancy, error) {
+		return inspector.Inspect(ctx, key)
+	})
+}
+
+// Annotate implements [locker.Annotator] with the wrapped backend's answer, or
+// [locker.ErrUnsupported].
+func (f *Faulty) Annotate(ctx context.Context, key locker.Key, token locker.Token, note string) error {
+	annotator, ok := f.backend.(locker.Annotator)
+	if !ok {
+		return locker.ErrUnsupported
+	}
+	_, err := answer(f, ctx, OpAnnotate, []locker.Key{key}, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, annotator.Annotate(ctx, key, token, note)
+	})
+	return err
+}
+
+// answerBatch is [answer] for the methods that give a verdict on each of many.
+func answerBatch[R any](f *Faulty, ctx context.Context, op Op, batch []R, key func(R) locker.Key, method func(context.Context, []R) []locker.Verdict) []locker.Verdict {
+	keys := make([]locker.Key, len(batch))
+	for i, r := range batch {
+		keys[i] = key(r)
+	}
+	batch = append([]R(nil), batch...) // it may be read after the caller has left
+	verdicts, err := answer(f, ctx, op, keys, func(ctx context.Context) ([]locker.Verdict, error) {
+		return method(ctx, batch), nil
+	})
+	if err != nil {
+		verdicts = make([]locker.Verdict, len(batch))
+		for i := range verdicts {
+			verdicts[i].Err = err
+		}
+	}
+	return verdicts
+}
+
+// reply is what a method returned.
+type reply[V any] struct {
+	value V
+	err   error
+}
+
+// answer makes one call under the fault that the plan has for it. An error of
+// its own is an injected one.
+func answer[V any](f *Faulty, ctx context.Context, op Op, keys []locker.Key, method func(context.Context) (V, error)) (V, error) {
+	var none V
+	fault := f.next(op, keys)
+	switch {
+	case fault == Fault{}:
+		return method(ctx)
+	case fault.Refuse != nil:
+		return none, fault.Refuse
+	}
+	replies := make(chan reply[V], 1)
+	f.running.Go(func() {
+		if !f.pass(fault.RequestDelay) {
+			return
+		}
+		// The store executes what has reached it, whoever has left meanwhile.
+		detached := context.WithoutCancel(ctx)
+		var r reply[V]
+		r.value, r.err = method(detached)
+		if fault.LoseReply {
+			r = reply[V]{err: errReplyLost}
+		}
+		if fault.ReplyDelay == 0 {
+			replies <- r
+		} else {
+			f.running.Go(func() {
+				if f.pass(fault.ReplyDelay) {
+					replies <- r
+				}
+			})
+		}
+		for range fault.Duplicates {
+			if !f.pass(fault.DuplicateDelay) {
+				return
+			}
+			_, _ = method(detached) // nobody sees the reply
+		}
+	})
+	select {
+	case r := <-replies:
+		return r.value, r.err
+	case <-ctx.Done():
+	case <-f.closing:
+	}
+	return none, errNoAnswer
+}
+
+// next counts a call and asks the plan about it.
+func (f *Faulty) next(op Op, keys []locker.Key) Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	call := Call{N: f.calls, Op: op, Keys: keys}
+	f.calls++
+	if f.plan == nil {
+		return Fault{}
+	}
+	fault := f.plan(call)
+	if fault != (Fault{}) {
+		f.faults++
+	}
+	return fault
+}
+
+// pass lets d pass; it is false if the Faulty was closed before.
+func (f *Faulty) pass(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-f.closing:
+		return false
+	}
+}

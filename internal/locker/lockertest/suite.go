@@ -1,0 +1,91 @@
+// Package lockertest holds what tests of several packages share: the
+// conformance suite that every backend passes, a wrapper that injects faults
+// into a backend, and the checker that finds two valid holders.
+package lockertest
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// T is what the suite needs of a *testing.T.
+type T interface {
+	rapid.TB
+	Context() context.Context
+}
+
+// Harness is a backend under test, with an empty store that no other test
+// uses, and hands that reach into that store behind the backend's back. Cases
+// that need a hand which is nil are skipped.
+type Harness struct {
+	Backend locker.Backend
+
+	// Now is the clock by which the backend understands NotAfter.
+	Now locker.Clock
+
+	// CurrentValue returns what is at the key; ok is false if nothing is.
+	CurrentValue func(locker.Key) (value string, ok bool)
+	// PTTL returns how long the value at the key still lives: 0 if it has no
+	// TTL, or if there is no value.
+	PTTL func(locker.Key) time.Duration
+	// Put writes a value over what is at the key; a ttl of 0 sets none.
+	Put func(key locker.Key, value string, ttl time.Duration)
+	// Delete removes what is at the key, and only that.
+	Delete func(locker.Key)
+	// Wipe removes everything from the store.
+	Wipe func()
+
+	bubble bool // time is virtual
+}
+
+// Run runs the suite in real time, its cases side by side. open is called once
+// for each.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, open(t))
+		})
+	}
+}
+
+// RunInBubble runs the suite with each case in a synctest bubble of its own,
+// in which open is called too.
+func RunInBubble(t *testing.T, open func(t *testing.T) Harness) {
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := open(t)
+				h.bubble = true
+				c.run(t, h)
+			})
+		})
+	}
+}
+
+// BubbleClock is a [locker.Clock] that follows the virtual time of a bubble.
+func BubbleClock() locker.Instant { return locker.Instant(time.Now().UnixNano()) }
+
+// testCase is one fact about every backend.
+type testCase struct {
+	name string
+	run  func(t T, h Harness)
+}
+
+func cases() []testCase {
+	var all []testCase
+	for _, group := range [][]testCase{
+		acquireCases, renewCases, releaseCases, minHoldCases, expiryCases, lateCases,
+		fenceCases, concurrencyCases, keyCases, strangerCases, dataLossCases, inspectCases,
+		contextCases, propertyCases,
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
