@@ -1,0 +1,23 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+)
+
+// LogFormat is how a line of the log is written.
+type LogFormat string
+
+const (
+	LogJSON LogFormat = "json" // one JSON object, for collectors
+	LogText LogFormat = "text" // key=value, for people
+)
+
+// NewLogger returns a logger that writes lines of at least the level to w.
+func NewLogger(w io.Writer, format LogFormat, level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == LogText {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

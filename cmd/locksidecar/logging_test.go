@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestALogLineIsJSONOrText(t *testing.T) {
+	var b bytes.Buffer
+	NewLogger(&b, LogJSON, slog.LevelInfo).Info("lock lost", "key", "a b")
+	var line map[string]any
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["msg"] != "lock lost" || line["key"] != "a b" || line["level"] != "INFO" {
+		t.Errorf("JSON line %s, error %v", &b, err)
+	}
+	b.Reset()
+	NewLogger(&b, LogText, slog.LevelInfo).Info("lock lost", "key", "a b")
+	if !strings.Contains(b.String(), `level=INFO msg="lock lost" key="a b"`) {
+		t.Errorf("text line %s", &b)
+	}
+}
+
+func TestLinesBelowTheLevelAreNotWritten(t *testing.T) {
+	for _, format := range []LogFormat{LogJSON, LogText} {
+		var b bytes.Buffer
+		log := NewLogger(&b, format, slog.LevelWarn)
+		log.Info("quiet")
+		log.Warn("loud")
+		if strings.Contains(b.String(), "quiet") || !strings.Contains(b.String(), "loud") {
+			t.Errorf("%s at level warn: %s", format, &b)
+		}
+	}
+}

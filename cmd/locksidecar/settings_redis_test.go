@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestAddressesOfRedisInEverySpelling(t *testing.T) {
+	for _, tt := range []struct {
+		text    string
+		network string
+		address string
+		tls     bool
+		db      int
+	}{
+		{"redis:6379", "tcp", "redis:6379", false, 0},
+		{"[::1]:7000", "tcp", "[::1]:7000", false, 0},
+		{"redis://redis", "tcp", "redis:6379", false, 0},
+		{"redis://redis/", "tcp", "redis:6379", false, 0},
+		{"redis://redis:7000/3", "tcp", "redis:7000", false, 3},
+		{"redis://[::1]", "tcp", "[::1]:6379", false, 0},
+		{"rediss://redis.example/0", "tcp", "redis.example:6379", true, 0},
+		{"unix:///run/redis.sock", "unix", "/run/redis.sock", false, 0},
+		{" redis:6379 ", "tcp", "redis:6379", false, 0},
+	} {
+		s := mustLoad(t, with("REDIS_ADDRS", tt.text))
+		if a := s.RedisAddrs[0]; a.Network != tt.network || a.Address != tt.address || s.RedisTLS != tt.tls || s.RedisDB != tt.db {
+			t.Errorf("%q is %s %s, TLS %v, database %d", tt.text, a.Network, a.Address, s.RedisTLS, s.RedisDB)
+		}
+	}
+}
+
+func TestAWrongAddressIsRefusedWithoutRepeatingIt(t *testing.T) {
+	for _, text := range []string{
+		"hunter2", "hunter2:", ":6379", "hunter2:0", "hunter2:65536", "hunter2:redis",
+		"user:hunter2@redis:6379", "hunter2@redis:6379",
+		"http://user:hunter2@redis", "hunter2://redis",
+		"redis://", "redis://:6379", "redis://user:hunter2@", "redis://user:hunter2@:6379",
+		"redis://user:hun/hunter2@redis", "redis://user:hun#hunter2@redis", "redis://user:hunter2%@redis", "redis://user:hun?hunter2@redis",
+		"redis://user:hunter2@redis/db", "redis://user:hunter2@redis/-1", "redis://user:hunter2@redis/1/2",
+		"redis://redis?password=hunter2", "redis://redis#hunter2",
+		"unix://hunter2/redis.sock", "unix://", "unix:///",
+	} {
+		_, _, mistakes := load(t, with("REDIS_ADDRS", text), false)
+		if len(mistakes) != 1 || mistakes[0].Name != "LOCKSIDECAR_REDIS_ADDRS" {
+			t.Errorf("%q: mistakes %v, want one of the address", text, mistakes)
+		}
+		if printed := fmt.Sprint(mistakes); strings.Contains(printed, "hunter2") {
+			t.Errorf("%q is repeated in %s", text, printed)
+		}
+	}
+}
+
+func TestCredentialsComeFromTheirOneSource(t *testing.T) {
+	user, password := writeFile(t, "alice\n"), writeFile(t, "hunter2\r\n")
+	for _, tt := range []struct {
+		env            map[string]string
+		user, password string
+	}{
+		{with(), "", ""},
+		{with("REDIS_PASSWORD", "hunter2"), "", "hunter2"},
+		{with("REDIS_USERNAME", "alice", "REDIS_PASSWORD", "hunter2"), "alice", "hunter2"},
+		{with("REDIS_USERNAME_FILE", user, "REDIS_PASSWORD_FILE", password), "alice", "hunter2"},
+		{with("REDIS_ADDRS", "redis://alice:hunter%402@redis"), "alice", "hunter@2"},
+		{with("REDIS_ADDRS", "redis://:hunter2@redis"), "", "hunter2"},
+		{with("REDIS_ADDRS", "redis://alice@redis", "REDIS_PASSWORD_FILE", password), "alice", "hunter2"},
+		{with("REDIS_ADDRS", "unix://alice:hunter2@/run/redis.sock"), "alice", "hunter2"},
+	} {
+		s := mustLoad(t, tt.env)
+		user, password, err := s.RedisCredentials(t.Context())
+		if user != tt.user || password != tt.password || err != nil {
+			t.Errorf("%v: user %q, password as wanted: %v, error %v", tt.env, user, password == tt.password, err)
+		}
+	}
+}
+
+func TestTopologyNamesTheServerWithoutCredentials(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis:6379":                       "single redis:6379",
+		"rediss://alice:hunter2@redis/2":   "single redis:6379",
+		"unix://alice:hunter2@/run/r.sock": "single unix:///run/r.sock",
+	} {
+		s := mustLoad(t, with("REDIS_ADDRS", text))
+		if got := s.Topology(); got != want {
+			t.Errorf("%s: topology %q, want %q", text, got, want)
+		}
+	}
+	if s := mustLoad(t, map[string]string{"REDIS_MODE": "memory"}); s.Topology() != "memory" {
+		t.Errorf("topology %q, want memory", s.Topology())
+	}
+}
+
+func FuzzParsingAnAddressNeverTellsThePassword(f *testing.F) {
+	for _, seed := range []string{"redis://user:%s@redis", "rediss://:%s@[::1]:7/1", "unix://u:%s@/s", "%s", "%s@a:1", "redis://a?%s", "redis://a/%s", "://%s"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		const password = "hunter2hunter2"
+		text = strings.ReplaceAll(text, "%s", password)
+		addr, err := parseRedisAddr(text)
+		if err != nil {
+			if strings.Contains(err.Error(), password) {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		if addr.Network == "tcp" && checkHostPort(addr.Address) != nil || addr.Network == "unix" && addr.Address[0] != '/' {
+			t.Errorf("%q is accepted as %s %q", text, addr.Network, addr.Address)
+		}
+		if strings.Contains(text, "@") && strings.Contains(fmt.Sprintf("%+v", addr.password), password) {
+			t.Errorf("%q prints its password", text)
+		}
+	})
+}

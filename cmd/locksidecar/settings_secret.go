@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+)
+
+// Secret is text that prints as a placeholder wherever it is printed.
+type Secret struct {
+	// A pointer, because package fmt does not call the methods of a value
+	// in an unexported field; of a pointer it prints the address.
+	text *string
+}
+
+const secretPlaceholder = "[secret]"
+
+// NewSecret returns a Secret of text.
+func NewSecret(text string) Secret { return Secret{&text} }
+
+// Reveal returns the text, or "" of the zero Secret.
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// Set takes the text over; it is how envconfig fills a Secret in.
+func (s *Secret) Set(text string) error {
+	if strings.ContainsAny(text, "\r\n") {
+		return errors.New("has a line break in it, which no password has (echo adds one, printf does not)")
+	}
+	*s = NewSecret(text)
+	return nil
+}
+
+// Format prints the placeholder whatever the verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, secretPlaceholder) }
+
+// LogValue keeps slog from printing the text.
+func (Secret) LogValue() slog.Value { return slog.StringValue(secretPlaceholder) }
+
+// MarshalText keeps encoders from writing the text.
+func (Secret) MarshalText() ([]byte, error) { return []byte(secretPlaceholder), nil }
+
+// maxSecretBytes is more than any password or token has; it keeps a path to
+// something endless from filling the memory.
+const maxSecretBytes = 64 << 10
+
+// ReadSecret returns what the file holds at this moment, without one line
+// break at the end. An empty file is an error, as it would authenticate
+// nobody. Errors name the file and hold nothing of its content.
+func (p FilePath) ReadSecret() (Secret, error) {
+	f, err := os.Open(string(p))
+	if err != nil {
+		return Secret{}, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	if err != nil {
+		return Secret{}, err
+	}
+	if len(content) > maxSecretBytes {
+		return Secret{}, fmt.Errorf("%s is longer than %d bytes", p, maxSecretBytes)
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if text == "" {
+		return Secret{}, fmt.Errorf("%s is empty", p)
+	}
+	return NewSecret(text), nil
+}
+
+// RedisCredentials returns the user and password for a new connection; both
+// are empty if none are configured. Files are read at each call, so that a
+// rotated secret is used without a restart.
+func (s *Settings) RedisCredentials(context.Context) (username, password string, err error) {
+	username, password = s.RedisUsername, s.RedisPassword.Reveal()
+	if s.RedisUsernameFile != "" {
+		secret, err := s.RedisUsernameFile.ReadSecret()
+		if err != nil {
+			return "", "", fmt.Errorf("read Redis user: %w", err)
+		}
+		username = secret.Reveal()
+	}
+	if s.RedisPasswordFile != "" {
+		secret, err := s.RedisPasswordFile.ReadSecret()
+		if err != nil {
+			return "", "", fmt.Errorf("read Redis password: %w", err)
+		}
+		password = secret.Reveal()
+	}
+	return username, password, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestASecretIsNeverPrinted(t *testing.T) {
+	const text = "hunter2"
+	s := mustLoad(t, with("REDIS_ADDRS", "redis://alice:"+text+"@redis"))
+	var log bytes.Buffer
+	for _, format := range []LogFormat{LogJSON, LogText} {
+		logger := NewLogger(&log, format, slog.LevelInfo)
+		logger.Info("settings", "secret", s.RedisPassword, "pointer", &s.RedisPassword, "addrs", s.RedisAddrs, "all", s)
+	}
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := log.String() + string(encoded)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t"} {
+		for _, v := range []any{s.RedisPassword, &s.RedisPassword, s.RedisAddrs, s.RedisAddrs[0], s, &s} {
+			printed += fmt.Sprintf(verb, v) + "\n"
+		}
+	}
+	for _, shape := range []string{text, fmt.Sprintf("%x", text), fmt.Sprintf("%X", text), fmt.Sprint([]byte(text))} {
+		if i := strings.Index(printed, shape); i >= 0 {
+			t.Errorf("printed: %s", printed[max(0, i-60):i])
+		}
+	}
+	if !strings.Contains(printed, secretPlaceholder) {
+		t.Error("the placeholder is nowhere")
+	}
+	if s.RedisPassword.Reveal() != text {
+		t.Error("the secret is not revealed to whoever asks")
+	}
+}
+
+func TestARotatedPasswordIsReadAnew(t *testing.T) {
+	path := writeFile(t, "first\n")
+	s := mustLoad(t, with("REDIS_PASSWORD_FILE", path))
+	for _, want := range []string{"first", "second"} {
+		if err := os.WriteFile(path, []byte(want+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, password, err := s.RedisCredentials(t.Context()); password != want || err != nil {
+			t.Errorf("password is the one of %q: %v, error %v", want, password == want, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, password, err := s.RedisCredentials(t.Context()); password != "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the file: has a password: %v, error %v", password != "", err)
+	}
+}
+
+func TestOneLineBreakAtTheEndOfAFileIsNotPartOfTheSecret(t *testing.T) {
+	for content, want := range map[string]string{
+		"a": "a", "a\n": "a", "a\r\n": "a", "a\n\n": "a\n", " a ": " a ", "a\nb\n": "a\nb",
+	} {
+		secret, err := FilePath(writeFile(t, content)).ReadSecret()
+		if secret.Reveal() != want || err != nil {
+			t.Errorf("%q is read as %q, error %v", content, secret.Reveal(), err)
+		}
+	}
+}
+
+func TestAFileThatIsNoSecretIsRefused(t *testing.T) {
+	for _, content := range []string{"", "\n", "\r\n", strings.Repeat("x", maxSecretBytes+1)} {
+		if _, err := FilePath(writeFile(t, content)).ReadSecret(); err == nil || len(err.Error()) > 300 {
+			t.Errorf("%d bytes: error %v", len(content), err)
+		}
+	}
+	if _, err := FilePath(t.TempDir()).ReadSecret(); err == nil {
+		t.Error("a directory is read as a secret")
+	}
+}
