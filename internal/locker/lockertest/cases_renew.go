@@ -58,15 +58,15 @@ var renewCases = []testCase{
 		extended := h.Now()
 		got := h.renew(t,
 			h.renewal(h.claim("taken", long), 10*long),
+			h.renewal(h.claim("ours", long), 0),
 			h.renewal(ours, 10*long),
 			h.renewal(released, 10*long),
 			lateRenewal,
 			h.renewal(h.claim("never", long), 0),
 			h.renewal(verified, 0),
-			h.renewal(h.claim("ours", long), 0),
 		)
-		for i, want := range []error{locker.ErrTaken, nil, locker.ErrGone, locker.ErrLate, locker.ErrGone, nil, locker.ErrTaken} {
-			wantErr(t, []string{"taken", "ours", "released", "late", "never", "verified", "ours, with another token"}[i], got[i], want)
+		for i, want := range []error{locker.ErrTaken, locker.ErrTaken, nil, locker.ErrGone, locker.ErrLate, locker.ErrGone, nil} {
+			wantErr(t, []string{"taken", "ours, with another token", "ours", "released", "late", "never", "verified"}[i], got[i], want)
 		}
 		h.wantLeft(t, "ours", 10*long, extended)
 		for _, c := range []locker.Claim{verified, late, theirs} {

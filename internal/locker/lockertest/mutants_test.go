@@ -1,0 +1,125 @@
+package lockertest
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"testing/synctest"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// mutant is a backend whose methods can be replaced.
+type mutant struct {
+	acquire  func(context.Context, locker.Claim) (locker.Grant, error)
+	renew    func(context.Context, []locker.Renewal) []locker.Verdict
+	release  func(context.Context, []locker.Surrender) []locker.Verdict
+	inspect  func(context.Context, locker.Key) (locker.Occupancy, error)
+	annotate func(context.Context, locker.Key, locker.Token, string) error
+}
+
+func (m *mutant) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+	return m.acquire(ctx, c)
+}
+
+func (m *mutant) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
+	return m.renew(ctx, renewals)
+}
+
+func (m *mutant) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
+	return m.release(ctx, surrenders)
+}
+
+func (m *mutant) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy, error) {
+	return m.inspect(ctx, key)
+}
+
+func (m *mutant) Annotate(ctx context.Context, key locker.Key, token locker.Token, note string) error {
+	return m.annotate(ctx, key, token, note)
+}
+
+// mutated returns a harness whose backend makes one mistake, or none.
+func mutated(mutate func(Harness, *mutant)) Harness {
+	h := memoryHarness()
+	b := h.Backend
+	m := &mutant{
+		acquire: b.Acquire, renew: b.Renew, release: b.Release,
+		inspect: b.(locker.Inspector).Inspect, annotate: b.(locker.Annotator).Annotate,
+	}
+	if mutate != nil {
+		mutate(h, m)
+	}
+	h.Backend = m
+	return h
+}
+
+func eachRenewal(renew func(context.Context, []locker.Renewal) []locker.Verdict, alter func(locker.Renewal, error) error) func(context.Context, []locker.Renewal) []locker.Verdict {
+	return func(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
+		verdicts := renew(ctx, renewals)
+		for i := range verdicts {
+			verdicts[i].Err = alter(renewals[i], verdicts[i].Err)
+		}
+		return verdicts
+	}
+}
+
+func eachSurrender(release func(context.Context, []locker.Surrender) []locker.Verdict, alter func(locker.Surrender, error) error) func(context.Context, []locker.Surrender) []locker.Verdict {
+	return func(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
+		verdicts := release(ctx, surrenders)
+		for i := range verdicts {
+			verdicts[i].Err = alter(surrenders[i], verdicts[i].Err)
+		}
+		return verdicts
+	}
+}
+
+// run returns the names of the cases that a backend fails.
+func run(t *testing.T, mutate func(Harness, *mutant)) (failed []string) {
+	for _, c := range cases() {
+		synctest.Test(t, func(t *testing.T) {
+			r := record(t, c, mutated(mutate))
+			if r.skipped {
+				t.Errorf("%q was skipped", c.name)
+			}
+			if r.failed {
+				t.Logf("%s: %s", c.name, r.first)
+				failed = append(failed, c.name)
+			}
+		})
+	}
+	return failed
+}
+
+func TestSuiteFailsOnEveryMutant(t *testing.T) {
+	keepRapidQuiet(t)
+	caught := 0
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			if failed := run(t, m.mutate); len(failed) == 0 {
+				t.Error("every case passes")
+				return
+			}
+			caught++
+		})
+	}
+	t.Logf("mutants caught %d/%d", caught, len(mutants))
+}
+
+func TestSuitePassesOnTheMutantsOriginal(t *testing.T) {
+	if failed := run(t, nil); len(failed) > 0 {
+		t.Errorf("failed: %q", failed)
+	}
+}
+
+// keepRapidQuiet has rapid write no files about failures that are wanted, and
+// search no smaller ones.
+func keepRapidQuiet(t *testing.T) {
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "0s"} {
+		f := flag.Lookup(name)
+		before := f.Value.String()
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = flag.Set(name, before) }) // it was valid before
+	}
+}
