@@ -68,11 +68,26 @@ func TestCredentialsComeFromTheirOneSource(t *testing.T) {
 		{with("REDIS_ADDRS", "unix://alice:hunter2@/run/redis.sock"), "alice", "hunter2"},
 	} {
 		s := mustLoad(t, tt.env)
-		user, password, err := s.RedisCredentials(t.Context())
-		if user != tt.user || password != tt.password || err != nil {
-			t.Errorf("%v: user %q, password as wanted: %v, error %v", tt.env, user, password == tt.password, err)
+		if user := tell(t, s.UsernameSource()); user != tt.user {
+			t.Errorf("%v: user %q, want %q", tt.env, user, tt.user)
+		}
+		if password := tell(t, s.PasswordSource()); password != tt.password {
+			t.Errorf("%v: password %q, want %q", tt.env, password, tt.password)
 		}
 	}
+}
+
+// tell returns what the source tells, or "" if there is none.
+func tell(t *testing.T, source func() (string, error)) string {
+	t.Helper()
+	if source == nil {
+		return ""
+	}
+	text, err := source()
+	if err != nil {
+		t.Error(err)
+	}
+	return text
 }
 
 func TestTopologyNamesTheServerWithoutCredentials(t *testing.T) {

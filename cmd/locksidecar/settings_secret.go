@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -75,24 +74,35 @@ func (p FilePath) ReadSecret() (Secret, error) {
 	return NewSecret(text), nil
 }
 
-// RedisCredentials returns the user and password for a new connection; both
-// are empty if none are configured. Files are read at each call, so that a
-// rotated secret is used without a restart.
-func (s *Settings) RedisCredentials(context.Context) (username, password string, err error) {
-	username, password = s.RedisUsername, s.RedisPassword.Reveal()
-	if s.RedisUsernameFile != "" {
-		secret, err := s.RedisUsernameFile.ReadSecret()
-		if err != nil {
-			return "", "", fmt.Errorf("read Redis user: %w", err)
+// UsernameSource returns what tells the Redis user of a new connection, or nil
+// if none is configured.
+func (s *Settings) UsernameSource() func() (string, error) {
+	return source(s.RedisUsername, s.RedisUsernameFile)
+}
+
+// PasswordSource returns what tells the Redis password of a new connection, or
+// nil if none is configured.
+func (s *Settings) PasswordSource() func() (string, error) {
+	return source(s.RedisPassword.Reveal(), s.RedisPasswordFile)
+}
+
+// TokenSource returns what tells the token that the lock API demands, or nil
+// if it demands none.
+func (s *Settings) TokenSource() func() (string, error) {
+	return source("", s.APITokenFile)
+}
+
+// source reads the file at each call, so that a rotated secret is used without
+// a restart.
+func source(text string, file FilePath) func() (string, error) {
+	switch {
+	case file != "":
+		return func() (string, error) {
+			secret, err := file.ReadSecret()
+			return secret.Reveal(), err
 		}
-		username = secret.Reveal()
+	case text != "":
+		return func() (string, error) { return text, nil }
 	}
-	if s.RedisPasswordFile != "" {
-		secret, err := s.RedisPasswordFile.ReadSecret()
-		if err != nil {
-			return "", "", fmt.Errorf("read Redis password: %w", err)
-		}
-		password = secret.Reveal()
-	}
-	return username, password, nil
+	return nil
 }

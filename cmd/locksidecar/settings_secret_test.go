@@ -43,22 +43,31 @@ func TestASecretIsNeverPrinted(t *testing.T) {
 	}
 }
 
-func TestARotatedPasswordIsReadAnew(t *testing.T) {
-	path := writeFile(t, "first\n")
-	s := mustLoad(t, with("REDIS_PASSWORD_FILE", path))
-	for _, want := range []string{"first", "second"} {
-		if err := os.WriteFile(path, []byte(want+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, password, err := s.RedisCredentials(t.Context()); password != want || err != nil {
-			t.Errorf("password is the one of %q: %v, error %v", want, password == want, err)
-		}
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if _, password, err := s.RedisCredentials(t.Context()); password != "" || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without the file: has a password: %v, error %v", password != "", err)
+func TestARotatedSecretIsReadAnew(t *testing.T) {
+	for name, sourceOf := range map[string]func(*Settings) func() (string, error){
+		"REDIS_USERNAME_FILE": (*Settings).UsernameSource,
+		"REDIS_PASSWORD_FILE": (*Settings).PasswordSource,
+		"API_TOKEN_FILE":      (*Settings).TokenSource,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, other := writeFile(t, "first\n"), writeFile(t, "other\n")
+			s := mustLoad(t, with("REDIS_PASSWORD_FILE", other, name, path))
+			read := sourceOf(&s)
+			for _, want := range []string{"first", "second"} {
+				if err := os.WriteFile(path, []byte(want+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := read(); got != want || err != nil {
+					t.Errorf("got %q, want %q; error %v", got, want, err)
+				}
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := read(); got != "" || !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("without the file: %q, error %v", got, err)
+			}
+		})
 	}
 }
 
