@@ -1,0 +1,231 @@
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// How long no connection is tried after the server has refused our
+// credentials: many clients that insist lock an account or fill a log.
+const (
+	firstAuthPause   = 250 * time.Millisecond
+	longestAuthPause = 10 * time.Second
+)
+
+// bufferSize is that of a connection's reader and writer each. It holds a
+// usual batch; a larger one takes more than one system call.
+const bufferSize = 16 << 10
+
+// connector opens connections to one server.
+type connector struct {
+	address  address
+	username Secret
+	password Secret
+	db       int
+	tls      func() (*tls.Config, error) // nil for plain text
+	timeout  time.Duration               // for a connection to become ready
+	now      locker.Clock
+	clock    *serverClock
+	log      *slog.Logger
+
+	mu        sync.Mutex
+	failing   locker.StoreReason // of the latest attempt; empty if it succeeded
+	refusal   *locker.StoreError // of our credentials
+	pause     time.Duration
+	pausedTil time.Time
+}
+
+// link is one connection that is ready for requests. It belongs to one
+// goroutine; only close may be called from others.
+type link struct {
+	wire   *wire
+	client *goredis.Client
+	forget func() bool
+}
+
+type credentials struct{ username, password string }
+
+// connect returns a connection that has answered TIME, so that the server's
+// clock is known before the first request goes over it. Every error is a
+// certain *locker.StoreError. The connection is cut when ctx ends.
+func (c *connector) connect(ctx context.Context) (*link, error) {
+	if err := c.paused(); err != nil {
+		return nil, err
+	}
+	l, err := c.open(ctx)
+	if err != nil {
+		failure := connectFailure(err)
+		c.failed(failure)
+		return nil, failure
+	}
+	c.succeeded()
+	return l, nil
+}
+
+// open tries once, and a second time if the server refuses credentials that
+// have been replaced while it was being asked.
+func (c *connector) open(ctx context.Context) (*link, error) {
+	who, err := c.credentials()
+	if err != nil {
+		return nil, &locker.StoreError{Reason: locker.StoreAuthFailed, Certain: true, Err: err}
+	}
+	l, err := c.openAs(ctx, who)
+	if err == nil || connectFailure(err).Reason != locker.StoreAuthFailed {
+		return l, err
+	}
+	again, readErr := c.credentials()
+	if readErr != nil || again == who {
+		return nil, err
+	}
+	return c.openAs(ctx, again)
+}
+
+func (c *connector) credentials() (who credentials, err error) {
+	if who.username, err = c.username.read(); err != nil {
+		return credentials{}, err
+	}
+	who.password, err = c.password.read()
+	return who, err
+}
+
+func (c *connector) openAs(ctx context.Context, who credentials) (*link, error) {
+	attempt, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	w, err := c.dial(attempt)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{wire: w, client: c.newClient(w, who)}
+	l.forget = context.AfterFunc(ctx, func() { _ = w.Close() })
+	r := reading{sent: c.now()}
+	theirs, err := l.client.Time(attempt).Result()
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	r.micros, r.received = theirs.UnixMicro(), c.now()
+	if step := c.clock.connected(r); step != 0 {
+		c.log.Warn("the store's clock is another than before: it has stepped, or another server answers", "step", step)
+	}
+	return l, nil
+}
+
+// newClient returns a client of the driver that uses w, and opens no
+// connection itself: its own dialling hides whether a request was sent, goes
+// on after its caller has left, and holds errors back for a second.
+func (c *connector) newClient(w *wire, who credentials) *goredis.Client {
+	return goredis.NewClient(&goredis.Options{
+		Addr:     c.address.addr,
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return w, nil },
+		Username: who.username,
+		Password: who.password,
+		DB:       c.db,
+
+		// RESP2 has no message that comes unasked.
+		Protocol:                 2,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+
+		// A repeated SET NX would turn our own success into another's lock.
+		MaxRetries: -1,
+
+		// Every call has a deadline, which these let through.
+		ContextTimeoutEnabled: true,
+		ReadTimeout:           -1,
+		WriteTimeout:          -1,
+
+		PoolSize:         1,
+		PipelinePoolSize: -1,
+		ConnMaxIdleTime:  -1,
+		ReadBufferSize:   bufferSize,
+		WriteBufferSize:  bufferSize,
+	})
+}
+
+func (c *connector) dial(ctx context.Context) (*wire, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, c.address.network, c.address.addr)
+	if err != nil {
+		return nil, err
+	}
+	if c.tls == nil {
+		return newWire(conn, conn), nil
+	}
+	config, err := c.tlsConfig()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return newWire(secured, conn), nil
+}
+
+func (c *connector) tlsConfig() (*tls.Config, error) {
+	config, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	if config.ServerName == "" && !config.InsecureSkipVerify {
+		host, _, err := net.SplitHostPort(c.address.addr)
+		if err != nil {
+			return nil, err
+		}
+		config = config.Clone()
+		config.ServerName = host
+	}
+	return config, nil
+}
+
+// close ends the connection; an answer that is awaited fails.
+func (l *link) close() {
+	l.forget()
+	_ = l.wire.Close()
+	_ = l.client.Close()
+}
+
+// paused returns the refusal of our credentials while no other attempt is due.
+func (c *connector) paused() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusal != nil && time.Now().Before(c.pausedTil) {
+		return c.refusal
+	}
+	return nil
+}
+
+func (c *connector) failed(failure *locker.StoreError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != failure.Reason {
+		c.failing = failure.Reason
+		c.log.Warn("no connection to the store", "addr", c.address.addr, "err", failure)
+	}
+	if failure.Reason != locker.StoreAuthFailed {
+		return
+	}
+	c.refusal = failure
+	c.pause = min(max(2*c.pause, firstAuthPause), longestAuthPause)
+	c.pausedTil = time.Now().Add(c.pause)
+}
+
+func (c *connector) succeeded() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != "" {
+		c.log.Info("connected to the store again", "addr", c.address.addr)
+	}
+	c.failing, c.refusal, c.pause = "", nil, 0
+}

@@ -1,0 +1,38 @@
+// Package redis is the backend on one Redis authority. For now that is a
+// single server, of version 6.2 or later.
+//
+// # Layout
+//
+// With the prefix P, the lock of a key is
+//
+//	P<key>            string with a time to live: the holder's token
+//	P#grant:{P<key>}  hash: fence, since (server µs), note, token of the last
+//	                  grant; it outlives the lease, or the release, by 5 minutes
+//
+// The string alone is what redsync, redislock and hand-written SET NX use too,
+// so they and this backend exclude each other. A token begins with the
+// holder's label in clear; a key kept taken for a minimum hold has a tombstone
+// in its place, which is nobody's token.
+//
+// # Permissions
+//
+// With the prefix "lock:", a Redis user needs exactly
+//
+//	ACL SETUSER locksidecar on >PASSWORD resetkeys ~lock:* resetchannels &lock:* -@all
+//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget
+//
+// and +select for a database other than 0. With +info and +config|get besides,
+// [Backend.ServerInfo] and [Backend.Checks] can tell of settings that endanger
+// locks.
+//
+// # Outcomes
+//
+// An error reply of Redis, and a failure before anything was sent, is a
+// certain no; see replyTable. After that it is unknown what became of a
+// request. It cannot be executed for ever, though: every request that takes or
+// extends a lock carries a time on the server's own clock after which the
+// server refuses it; see serverClock.
+//
+// The driver is trusted with the protocol alone. Connections are opened here,
+// it never retries, and nobody waits for it longer than their own deadline.
+package redis

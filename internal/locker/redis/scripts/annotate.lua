@@ -1,0 +1,32 @@
+-- annotate: replace the note of a lock that is ours.
+--
+-- KEYS   1 the lock   2 its grant record
+-- ARGV   1 id of the call   2 token   3 note
+-- reply  {id, now, 'ok' | 'taken' | 'gone'}
+--        an error: NORECORD, the lock is ours and has no record to write into;
+--        or one of Redis' own. Nothing was written
+
+local id, token = ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local stamp = string.format('%.0f', time[1] * 1000000 + time[2])
+
+local value = redis.pcall('GET', KEYS[1])
+if not value then
+  return {id, stamp, 'gone'}
+elseif type(value) == 'table' then
+  if string.sub(value.err, 1, 9) == 'WRONGTYPE' then
+    return {id, stamp, 'taken'}
+  end
+  return value
+elseif value ~= token then
+  return {id, stamp, 'taken'}
+end
+local record = redis.pcall('HMGET', KEYS[2], 'token')
+if record.err or record[1] ~= token then
+  return redis.error_reply('NORECORD the lock has no grant record')
+end
+local wrote = redis.pcall('HSET', KEYS[2], 'note', ARGV[3])
+if type(wrote) == 'table' and wrote.err then
+  return wrote
+end
+return {id, stamp, 'ok'}
