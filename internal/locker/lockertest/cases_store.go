@@ -63,6 +63,18 @@ var strangerCases = []testCase{
 			t.Errorf("told of holder %+v, who has it no more", o.Holder)
 		}
 	}},
+	{"a claim whose token is at the key without a record is never refused as if another had it", func(t T, h Harness) {
+		need(t, "Put", h.Put != nil)
+		c := h.claim("k", long)
+		h.Put("k", c.Token.Reveal(), long)
+		since := h.Now()
+		if _, err := h.acquire(t, c); locker.CertainNo(err) {
+			t.Errorf("acquire: %v, want a grant or an unknown outcome", err)
+		}
+		h.wantLeft(t, "k", long, since)
+		wantErr(t, "release", h.release(t, surrender(c, 0))[0], nil)
+		h.mustBeFree(t, "k")
+	}},
 	{"a broken lock is taken from its holder and free when its time is over", func(t T, h Harness) {
 		need(t, "Put", h.Put != nil)
 		c, _ := h.take(t, "k", long)

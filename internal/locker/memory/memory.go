@@ -9,6 +9,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -55,8 +56,13 @@ func New(config Config) *Backend {
 	return b
 }
 
-// Acquire implements [locker.Backend]. It never answers with an unknown
-// outcome.
+// errNoRecord is the answer to a claim whose token is at the key though it was
+// never granted here: somebody else wrote it.
+var errNoRecord = &locker.StoreError{
+	Reason: locker.StoreFailed, Err: errors.New("the claim's token is at the key, and the record of its grant is not there"),
+}
+
+// Acquire implements [locker.Backend].
 func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
 	if err := over(ctx); err != nil {
 		return locker.Grant{}, err
@@ -76,7 +82,9 @@ func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, er
 		return locker.Grant{Reading: reading}, locker.ErrKeyConflict
 	case ours && granted:
 		return locker.Grant{Fence: r.grant.fence, Reading: reading}, nil
-	case r.taken() && !ours:
+	case ours:
+		return locker.Grant{Reading: reading}, errNoRecord
+	case r.taken():
 		return locker.Grant{Reading: reading}, &locker.HeldError{Occupancy: r.occupancy(now)}
 	case granted:
 		return locker.Grant{Reading: reading}, locker.ErrSpent
@@ -86,9 +94,7 @@ func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, er
 	if err != nil {
 		return locker.Grant{Reading: reading}, err
 	}
-	if !ours {
-		r.hold(c.Token.Reveal(), now, c.Keep)
-	}
+	r.hold(c.Token.Reveal(), now, c.Keep)
 	r.grant = grant{token: c.Token.Reveal(), fence: fence, since: wall, note: c.Note, forgetAt: r.until.Add(remember)}
 	b.rows.add(c.Key, r, now)
 	return locker.Grant{Fence: fence, Reading: reading}, nil

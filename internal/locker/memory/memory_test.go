@@ -161,22 +161,6 @@ func TestTableKeepsOnlyWhatIsWorthKeeping(t *testing.T) {
 	}
 }
 
-func TestOwnTokenWithoutARecordIsGrantedWithAHigherFence(t *testing.T) {
-	b, c := newBackend()
-	claim := c.claim("k")
-	b.Put("k", claim.Token.Reveal(), time.Minute)
-	first, err := b.Acquire(t.Context(), claim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ttl, _ := b.Value("k"); ttl != time.Minute {
-		t.Errorf("TTL %v, want it untouched", ttl)
-	}
-	if again, err := b.Acquire(t.Context(), claim); err != nil || again.Fence != first.Fence {
-		t.Errorf("again: fence %d, %v; want fence %d", again.Fence, err, first.Fence)
-	}
-}
-
 func TestLeastTTLIsOneMillisecond(t *testing.T) {
 	b, c := newBackend()
 	claim := c.claim("k")
