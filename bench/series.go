@@ -1,0 +1,29 @@
+package main
+
+// series is what was measured: by subject, one value a round.
+type series map[string][]float64
+
+func (s series) add(subject string, value float64) { s[subject] = append(s[subject], value) }
+
+// ratio compares two subjects round by round.
+func (s series) ratio(subject, with string) float64 { return medianRatio(s[subject], s[with]) }
+
+// rows makes a row of each subject's median.
+func (s series) rows(what string, subjects []string, format func(float64) string) []row {
+	rows := make([]row, 0, len(subjects))
+	for _, name := range subjects {
+		rows = append(rows, row{
+			what:    what,
+			subject: name,
+			result:  format(median(s[name])),
+			vsBare:  ratio(s.ratio(name, nameBareHandler)),
+			vsRaw:   ratio(s.ratio(name, nameRaw)),
+		})
+	}
+	return rows
+}
+
+func (r row) withGoal(goal string, met bool) row {
+	r.goal, r.missed = goal, !met
+	return r
+}
