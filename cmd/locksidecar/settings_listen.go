@@ -43,7 +43,7 @@ func (a ListenAddr) Local() bool {
 	}
 	host, _, _ := net.SplitHostPort(a.Address)
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // collides tells whether both addresses cannot be listened on at a time.

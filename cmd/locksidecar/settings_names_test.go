@@ -47,11 +47,11 @@ func TestVariablesOfKubernetesServicesAreIgnored(t *testing.T) {
 }
 
 func TestUnknownNamesThatResembleNoSettingAreAWarning(t *testing.T) {
-	_, warnings, mistakes := load(t, with("TEAM", "shop", "FAVOURITE_COLOUR", "red"), false)
+	_, warnings, mistakes := load(t, with("LISTENERS", "3", "FAVOURITE_COLOUR", "red"), false)
 	if len(mistakes) > 0 {
 		t.Errorf("mistakes %v", mistakes)
 	}
-	if len(warnings) != 2 || !strings.HasPrefix(warnings[0], "LOCKSIDECAR_FAVOURITE_COLOUR ") || !strings.HasPrefix(warnings[1], "LOCKSIDECAR_TEAM ") {
+	if len(warnings) != 2 || !strings.HasPrefix(warnings[0], "LOCKSIDECAR_FAVOURITE_COLOUR ") || !strings.HasPrefix(warnings[1], "LOCKSIDECAR_LISTENERS ") {
 		t.Errorf("warnings %q, want the two names in order", warnings)
 	}
 }

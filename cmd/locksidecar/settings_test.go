@@ -147,6 +147,8 @@ func TestEachMistakeSaysWhatIsWrong(t *testing.T) {
 		{with("DEFAULT_TTL", ""), "DEFAULT_TTL", "set to nothing"},
 		{with("MAX_TTL", "10s"), "DEFAULT_TTL", "above LOCKSIDECAR_MAX_TTL"},
 		{with("MAX_TTL", "8761h"), "MAX_TTL", "out of range"},
+		{with("MAX_TTL", "10"), "MAX_TTL", "not a duration"},
+		{with("MAX_TTL", "0s"), "MAX_TTL", "out of range"},
 		{with("DEFAULT_MAX_HOLD", "29s"), "DEFAULT_MAX_HOLD", "below LOCKSIDECAR_DEFAULT_TTL"},
 		{with("DEFAULT_MAX_HOLD", "-1s"), "DEFAULT_MAX_HOLD", "out of range"},
 		{with("MAX_WAIT", "-1s"), "MAX_WAIT", "out of range"},
