@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -137,9 +136,5 @@ func (c *checker) checkOneSource(name string, file FilePath, inURL bool) {
 // Topology names the server, without credentials and database: two sidecars
 // with the same topology, database and prefix exclude each other.
 func (s *Settings) Topology() string {
-	names := make([]string, len(s.RedisAddrs))
-	for i, addr := range s.RedisAddrs {
-		names[i] = addr.String()
-	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s", s.RedisMode, strings.Join(names, ",")))
+	return strings.TrimSpace(string(s.RedisMode) + " " + strings.Join(s.RedisAddrs.Strings(), ","))
 }

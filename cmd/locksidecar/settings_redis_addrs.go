@@ -19,16 +19,26 @@ type RedisAddr struct {
 	database string // empty if the URL names none
 }
 
-// String returns the address without what is secret.
+// String returns host:port or unix:///path: the address alone, without
+// credentials, database and TLS, which are in the settings of that name.
 func (a RedisAddr) String() string {
 	if a.Network == "unix" {
-		return "unix://" + a.Address
+		return (&url.URL{Scheme: "unix", Path: a.Address}).String()
 	}
 	return a.Address
 }
 
 // RedisAddrs is the setting of that type.
 type RedisAddrs []RedisAddr
+
+// Strings returns each address alone.
+func (a RedisAddrs) Strings() []string {
+	list := make([]string, len(a))
+	for i, addr := range a {
+		list[i] = addr.String()
+	}
+	return list
+}
 
 // Set parses the list. Its errors do not repeat the text, which may hold a
 // password.

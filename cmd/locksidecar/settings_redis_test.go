@@ -95,6 +95,7 @@ func TestTopologyNamesTheServerWithoutCredentials(t *testing.T) {
 		"redis:6379":                       "single redis:6379",
 		"rediss://alice:hunter2@redis/2":   "single redis:6379",
 		"unix://alice:hunter2@/run/r.sock": "single unix:///run/r.sock",
+		"unix:///run/100%25.sock":          "single unix:///run/100%25.sock",
 	} {
 		s := mustLoad(t, with("REDIS_ADDRS", text))
 		if got := s.Topology(); got != want {
