@@ -22,7 +22,7 @@ import (
 //     and a repeated Release tells how it went.
 func (l *Locker) Release(ctx context.Context, key Key, h Handle, o ReleaseOptions) error {
 	c, first, err := l.surrender(key, h, o)
-	if err != nil {
+	if err != nil || c == nil {
 		return err
 	}
 	if first {
@@ -34,7 +34,8 @@ func (l *Locker) Release(ctx context.Context, key Key, h Handle, o ReleaseOption
 }
 
 // surrender takes the grant that the handle names out of the table. first is
-// false if that had been done by an earlier Release that is still unconfirmed.
+// false if that had been done by an earlier Release that is still unconfirmed;
+// c is nil without an error if that one has been confirmed meanwhile.
 func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
