@@ -103,10 +103,10 @@ func (b *Backend) Checks(ctx context.Context) ([]Warning, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.warnings(), nil
+	return s.Warnings(), nil
 }
 
-func (s ServerInfo) warnings() []Warning {
+func (s ServerInfo) Warnings() []Warning {
 	var all []Warning
 	warn := func(check, format string, args ...any) {
 		all = append(all, Warning{check, fmt.Sprintf(format, args...)})
