@@ -78,6 +78,13 @@ func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []
 // inBatches makes calls of up to maxKeys locks each, sends them together and
 // sets the verdict of every lock whose index is in which.
 func (b *Backend) inBatches(ctx context.Context, p *pipeline, which []int, verdicts []locker.Verdict, newCall func(which []int) *call) {
+	if len(which) <= maxKeys {
+		if len(which) > 0 {
+			c := newCall(which)
+			c.setVerdicts(p.do(ctx, c), which, verdicts)
+		}
+		return
+	}
 	var calls []*call
 	parts := slices.Collect(slices.Chunk(which, maxKeys))
 	for _, part := range parts {
@@ -85,15 +92,20 @@ func (b *Backend) inBatches(ctx context.Context, p *pipeline, which []int, verdi
 		calls = append(calls, c)
 		p.submit(ctx, c)
 	}
-	for n, c := range calls {
-		err := p.await(ctx, c)
-		for i, at := range parts[n] {
-			if err != nil {
-				verdicts[at] = locker.Verdict{Err: err}
-				continue
-			}
-			verdicts[at] = locker.Verdict{Err: c.verdict(i), Reading: locker.Reading{UnixMicro: c.micros}}
+	for i, c := range calls {
+		c.setVerdicts(p.await(ctx, c), parts[i], verdicts)
+	}
+}
+
+// setVerdicts sets the verdicts at the indexes which from the call's answer,
+// or from err if there was none.
+func (c *call) setVerdicts(err error, which []int, verdicts []locker.Verdict) {
+	for i, at := range which {
+		if err != nil {
+			verdicts[at] = locker.Verdict{Err: err}
+			continue
 		}
+		verdicts[at] = locker.Verdict{Err: c.verdict(i), Reading: locker.Reading{UnixMicro: c.micros}}
 	}
 }
 

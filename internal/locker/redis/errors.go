@@ -135,10 +135,11 @@ func connectFailure(err error) *locker.StoreError {
 	return &locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: fmt.Errorf("connect: %w", err)}
 }
 
+// isTimeout tells whether err is that somebody stopped waiting.
 func isTimeout(err error) bool {
 	var netErr net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &netErr) && netErr.Timeout()
+		errors.Is(err, context.Canceled) || errors.As(err, &netErr) && netErr.Timeout()
 }
 
 // isTransport tells whether err is of the connection, and so holds none of
@@ -146,5 +147,5 @@ func isTimeout(err error) bool {
 func isTransport(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled)
+		errors.Is(err, net.ErrClosed)
 }

@@ -2,8 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -11,33 +13,32 @@ import (
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-// lane is one connection of a pipeline and the goroutine that uses it.
+// lane is one connection of a pipeline, and the goroutine that sends over it
+// what is queued. While nothing is, a caller may borrow it.
 type lane struct {
 	p    *pipeline
-	link *link           // nil without a connection
 	wake chan struct{}   // there may be something to send
 	warm chan chan error // connect, and say how it went
+
+	use  sync.Mutex // held by whoever uses the link
+	link *link      // nil without a connection
 
 	linked bool // there is a link; under the pipeline's mutex
 }
 
 // run sends what is queued, batch by batch, until the pipeline is closed.
 func (l *lane) run() {
-	defer l.drop()
+	defer func() {
+		l.use.Lock()
+		defer l.use.Unlock()
+		l.dropLocked()
+	}()
 	for l.p.waiting(l) || l.sleep() {
 		if l.p.ctx.Err() != nil {
 			return
 		}
-		// Connect before taking anything: what is still queued when its
-		// deadline passes has certainly not been executed.
-		if err := l.connect(); err != nil {
-			if l.p.unreachable(l, err) && !l.sleep() {
-				return
-			}
-			continue
-		}
-		if batch := l.p.next(); len(batch) > 0 {
-			l.send(batch)
+		if err := l.sendQueued(); err != nil && l.p.unreachable(l, err) && !l.sleep() {
+			return
 		}
 	}
 }
@@ -50,19 +51,66 @@ func (l *lane) sleep() bool {
 		case <-l.wake:
 			return true
 		case answer := <-l.warm:
-			answer <- l.connect()
+			l.use.Lock()
+			err := l.connectLocked()
+			l.use.Unlock()
+			answer <- err
 		case <-l.p.ctx.Done():
 			return false
 		}
 	}
 }
 
-// connect makes sure that the lane has a connection which can be used.
-func (l *lane) connect() error {
+// sendQueued sends one batch of what is queued. It fails if there is no
+// connection, and has taken nothing then: what is still queued when its
+// deadline passes has certainly not been executed.
+func (l *lane) sendQueued() error {
+	l.use.Lock()
+	defer l.use.Unlock()
+	if err := l.connectLocked(); err != nil {
+		return err
+	}
+	batch := l.p.next()
+	if len(batch) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(l.p.ctx, latest(batch))
+	defer cancel()
+	l.sendLocked(ctx, batch)
+	return nil
+}
+
+// sendOne sends a call from its caller's goroutine over the borrowed lane, and
+// gives that back. It returns false, with nothing sent, if the lane has no
+// usable connection after all.
+//
+// Within it the driver only writes to a socket and reads from it, and that is
+// cut when ctx ends; so the caller leaves in time.
+func (l *lane) sendOne(ctx context.Context, c *call) (sent bool) {
+	var calls uint64
+	defer func() { l.p.giveBack(l, calls) }()
+	if !l.use.TryLock() { // it is being connected
+		return false
+	}
+	defer l.use.Unlock()
+	if l.link == nil || !l.link.wire.quiet() {
+		l.dropLocked()
+		return false
+	}
+	w := l.link.wire
+	stop := context.AfterFunc(ctx, func() { _ = w.Close() })
+	defer stop()
+	l.sendLocked(ctx, []*call{c})
+	calls = 1
+	return true
+}
+
+// connectLocked makes sure that there is a connection which can be used.
+func (l *lane) connectLocked() error {
 	if l.link != nil && l.link.wire.quiet() {
 		return nil
 	}
-	l.drop()
+	l.dropLocked()
 	link, err := l.p.connector.connect(l.p.ctx)
 	if err != nil {
 		return err
@@ -72,8 +120,8 @@ func (l *lane) connect() error {
 	return nil
 }
 
-// drop closes the connection, if there is one.
-func (l *lane) drop() {
+// dropLocked closes the connection, if there is one.
+func (l *lane) dropLocked() {
 	if l.link == nil {
 		return
 	}
@@ -82,14 +130,12 @@ func (l *lane) drop() {
 	l.p.disconnected(l)
 }
 
-// send sends the calls in one write and answers them all. Scripts that the
-// server does not know yet are sent again in full.
-func (l *lane) send(batch []*call) {
-	ctx, cancel := context.WithDeadline(l.p.ctx, latest(batch))
-	defer cancel()
-	unknown := l.exchange(ctx, batch, false)
-	if len(unknown) > 0 {
-		l.exchange(ctx, unknown, true)
+// sendLocked sends the calls in one write and answers them all. Scripts that
+// the server does not know yet are sent again in full. ctx must have a
+// deadline.
+func (l *lane) sendLocked(ctx context.Context, batch []*call) {
+	if unknown := l.exchangeLocked(ctx, batch, false); len(unknown) > 0 {
+		l.exchangeLocked(ctx, unknown, true)
 	}
 }
 
@@ -104,13 +150,13 @@ func latest(batch []*call) time.Time {
 	return deadline
 }
 
-// exchange makes one round trip. It answers the calls, except those whose
+// exchangeLocked makes one round trip. It answers the calls, except those whose
 // script the server does not know, which it returns. whole sends the scripts
 // in full; then none is returned.
-func (l *lane) exchange(ctx context.Context, batch []*call, whole bool) (unknown []*call) {
+func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (unknown []*call) {
 	if l.link == nil { // lost in the round trip before
 		for _, c := range batch {
-			c.fail(callFailure(context.Canceled, false))
+			c.fail(&locker.StoreError{Reason: locker.StoreBroken, Certain: true, Err: errors.New("the connection ended before the script was sent in full")})
 		}
 		return nil
 	}
@@ -141,7 +187,7 @@ func (l *lane) exchange(ctx context.Context, batch []*call, whole bool) (unknown
 			c.refused, c.err = true, replyFailure(text)
 		case err != nil && err != goredis.Nil:
 			usable = false
-			c.err = callFailure(err, l.link.wire.sent)
+			c.err = l.failureLocked(ctx, err)
 		default:
 			if err := c.read(reply); err != nil {
 				usable = false
@@ -156,12 +202,20 @@ func (l *lane) exchange(ctx context.Context, batch []*call, whole bool) (unknown
 	// Only then the answers: a caller that tries again at once is not to meet
 	// the connection that failed it.
 	if !usable {
-		l.drop()
+		l.dropLocked()
 	}
 	for _, c := range answered {
 		close(c.done)
 	}
 	return unknown
+}
+
+// failureLocked translates an error of the driver in the latest round trip.
+func (l *lane) failureLocked(ctx context.Context, err error) error {
+	if ctx.Err() != nil { // the connection was cut for that
+		err = ctx.Err()
+	}
+	return callFailure(err, l.link.wire.sent)
 }
 
 func (l *lane) observe(r reading) {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,9 +20,11 @@ const (
 )
 
 // pipeline sends calls to one server over a few connections of its own, the
-// lanes. Whatever is queued when a lane is free goes out in one write; a lone
-// call waits for nobody. Each caller leaves at its own deadline, whatever the
-// driver does.
+// lanes. A call that finds a lane free is sent by its caller, who waits for
+// nobody. Others are queued, and whatever is queued when a lane becomes free
+// goes out in one write, from the lane's goroutine. Every caller leaves at its
+// own deadline: those in the queue by themselves, one that is sending because
+// its connection is cut.
 type pipeline struct {
 	name      string
 	connector *connector
@@ -73,7 +74,13 @@ var errClosed = errors.New("the backend is closed")
 func (p *pipeline) do(ctx context.Context, c *call) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	p.submit(ctx, c)
+	if err := p.prepare(ctx, c); err != nil {
+		return err
+	}
+	if l := p.borrow(); l != nil && l.sendOne(ctx, c) {
+		return c.err
+	}
+	p.enqueue(c)
 	return p.await(ctx, c)
 }
 
@@ -85,42 +92,25 @@ func (p *pipeline) bounded(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, p.timeout)
 }
 
-// submit queues a call. ctx must have a deadline.
+// submit queues a call, which [pipeline.await] then waits for. ctx must have a
+// deadline.
 func (p *pipeline) submit(ctx context.Context, c *call) {
+	if err := p.prepare(ctx, c); err != nil {
+		c.fail(err)
+		return
+	}
+	p.enqueue(c)
+}
+
+// prepare fails if the caller has left already.
+func (p *pipeline) prepare(ctx context.Context, c *call) error {
 	c.id = strconv.FormatUint(p.ids.Add(1), 36)
 	c.deadline, _ = ctx.Deadline()
 	c.done = make(chan struct{})
 	if ctx.Err() != nil {
-		c.fail(&locker.StoreError{Reason: locker.StoreTimeout, Certain: true, Err: errors.New("the caller had left before it was sent")})
-		return
+		return &locker.StoreError{Reason: locker.StoreTimeout, Certain: true, Err: errors.New("the caller had left before it was sent")}
 	}
-	if err := p.enqueue(c); err != nil {
-		c.fail(err)
-	}
-}
-
-func (p *pipeline) enqueue(c *call) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.closed:
-		return &locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: errClosed}
-	case len(p.queue) >= maxQueue:
-		return &locker.StoreError{Reason: locker.StoreBusy, Certain: true, Err: errors.New("too many calls wait to be sent")}
-	}
-	p.queue = append(p.queue, c)
-	p.wakeLocked()
 	return nil
-}
-
-// wakeLocked wakes the idle lane that was used last: it is the likeliest to
-// have a connection.
-func (p *pipeline) wakeLocked() {
-	if n := len(p.idle); n > 0 {
-		l := p.idle[n-1]
-		p.idle = p.idle[:n-1]
-		l.wake <- struct{}{} // has room: an idle lane has been woken by nobody
-	}
 }
 
 // await returns once the call is answered or ctx is over.
@@ -149,99 +139,6 @@ func (p *pipeline) neverSent() error {
 		return &locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: errors.New("no connection in time")}
 	}
 	return &locker.StoreError{Reason: locker.StoreBusy, Certain: true, Err: errors.New("the connections were busy until the deadline")}
-}
-
-// waiting tells whether calls wait to be sent. Without any the lane is idle
-// from here on, until it is woken.
-func (p *pipeline) waiting(l *lane) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.queue) == 0 {
-		p.idle = append(p.idle, l)
-		return false
-	}
-	return true
-}
-
-// next returns the calls to send now; there may be none any more.
-func (p *pipeline) next() []*call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	batch := p.takeLocked(maxBatch)
-	if len(batch) > 0 {
-		p.stats.Calls += uint64(len(batch))
-		p.stats.Batches++
-	}
-	return batch
-}
-
-func (p *pipeline) takeLocked(most int) []*call {
-	var batch []*call
-	n := 0
-	for ; n < len(p.queue) && len(batch) < most; n++ {
-		if p.queue[n].take() {
-			batch = append(batch, p.queue[n])
-		}
-	}
-	clear(p.queue[:n])
-	p.queue = p.queue[n:]
-	if len(p.queue) == 0 {
-		p.queue = nil
-	}
-	return batch
-}
-
-// connected counts a lane's new connection.
-func (p *pipeline) connected(l *lane) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.linked = true
-	p.linked++
-	p.stats.Connects++
-}
-
-// disconnected counts the end of a lane's connection.
-func (p *pipeline) disconnected(l *lane) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.linked = false
-	p.linked--
-}
-
-// unreachable tells of a lane's failure to connect. If no lane has a
-// connection, all that is queued is answered with err. Otherwise it is left to
-// those that have one, and this lane is idle.
-func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
-	p.mu.Lock()
-	p.stats.Failures++
-	var failed []*call
-	if p.linked == 0 {
-		failed = p.takeLocked(len(p.queue))
-	} else {
-		p.idle = slices.Insert(p.idle, 0, l)
-		p.handOverLocked()
-		idle = true
-	}
-	p.mu.Unlock()
-	for _, c := range failed {
-		c.fail(err)
-	}
-	return idle
-}
-
-// handOverLocked wakes an idle lane that has a connection. One that is busy
-// looks at the queue by itself.
-func (p *pipeline) handOverLocked() {
-	if len(p.queue) == 0 {
-		return
-	}
-	for i, l := range p.idle {
-		if l.linked {
-			p.idle = slices.Delete(p.idle, i, i+1)
-			l.wake <- struct{}{}
-			return
-		}
-	}
 }
 
 // connectAll opens a connection on every lane that has none.

@@ -1,0 +1,159 @@
+package redis
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// enqueue queues a call, or fails it at once.
+func (p *pipeline) enqueue(c *call) {
+	if err := p.push(c); err != nil {
+		c.fail(err)
+	}
+}
+
+func (p *pipeline) push(c *call) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return &locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: errClosed}
+	case len(p.queue) >= maxQueue:
+		return &locker.StoreError{Reason: locker.StoreBusy, Certain: true, Err: errors.New("too many calls wait to be sent")}
+	}
+	p.queue = append(p.queue, c)
+	p.wakeLocked()
+	return nil
+}
+
+// wakeLocked wakes the idle lane that was used last: it is the likeliest to
+// have a connection.
+func (p *pipeline) wakeLocked() {
+	if n := len(p.idle); n > 0 {
+		l := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		l.wake <- struct{}{} // has room: an idle lane has been woken by nobody
+	}
+}
+
+// borrow returns an idle lane that has a connection, unless others are queued
+// before the caller. It must be given back.
+func (p *pipeline) borrow() *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if p.closed || len(p.queue) > 0 || n == 0 || !p.idle[n-1].linked {
+		return nil
+	}
+	l := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return l
+}
+
+// giveBack ends a borrow, in which one call or none was sent.
+func (p *pipeline) giveBack(l *lane, calls uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Calls += calls
+	p.stats.Batches += calls
+	if len(p.queue) > 0 {
+		l.wake <- struct{}{} // has room, as above
+		return
+	}
+	p.idle = append(p.idle, l)
+}
+
+// waiting tells whether calls wait to be sent. Without any the lane is idle
+// from here on, until it is woken.
+func (p *pipeline) waiting(l *lane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		p.idle = append(p.idle, l)
+		return false
+	}
+	return true
+}
+
+// next returns the calls to send now; there may be none any more.
+func (p *pipeline) next() []*call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	batch := p.takeLocked(maxBatch)
+	if len(batch) > 0 {
+		p.stats.Calls += uint64(len(batch))
+		p.stats.Batches++
+	}
+	return batch
+}
+
+func (p *pipeline) takeLocked(most int) []*call {
+	var batch []*call
+	n := 0
+	for ; n < len(p.queue) && len(batch) < most; n++ {
+		if p.queue[n].take() {
+			batch = append(batch, p.queue[n])
+		}
+	}
+	clear(p.queue[:n])
+	p.queue = p.queue[n:]
+	if len(p.queue) == 0 {
+		p.queue = nil
+	}
+	return batch
+}
+
+// connected counts a lane's new connection.
+func (p *pipeline) connected(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.linked = true
+	p.linked++
+	p.stats.Connects++
+}
+
+// disconnected counts the end of a lane's connection.
+func (p *pipeline) disconnected(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.linked = false
+	p.linked--
+}
+
+// unreachable tells of a lane's failure to connect. If no lane has a
+// connection, all that is queued is answered with err. Otherwise it is left to
+// those that have one, and this lane is idle.
+func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
+	p.mu.Lock()
+	p.stats.Failures++
+	var failed []*call
+	if p.linked == 0 {
+		failed = p.takeLocked(len(p.queue))
+	} else {
+		p.idle = slices.Insert(p.idle, 0, l)
+		p.handOverLocked()
+		idle = true
+	}
+	p.mu.Unlock()
+	for _, c := range failed {
+		c.fail(err)
+	}
+	return idle
+}
+
+// handOverLocked wakes an idle lane that has a connection. One that is busy
+// looks at the queue by itself.
+func (p *pipeline) handOverLocked() {
+	if len(p.queue) == 0 {
+		return
+	}
+	for i, l := range p.idle {
+		if l.linked {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			l.wake <- struct{}{}
+			return
+		}
+	}
+}
