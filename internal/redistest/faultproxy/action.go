@@ -30,8 +30,8 @@ type Action struct {
 	RequestDelay time.Duration
 	Hold         <-chan struct{}
 
-	// Twice passes the command on twice. The client sees one reply.
-	Twice Twice
+	// Repeat passes the command on twice. The client sees one reply.
+	Repeat Repeat
 
 	// ReplyDelay keeps the reply back.
 	ReplyDelay time.Duration
@@ -51,13 +51,13 @@ type Action struct {
 	BytesPerSecond int
 }
 
-// Twice says how a command is passed on a second time.
-type Twice int
+// Repeat says whether and how a command is passed on a second time.
+type Repeat int
 
 const (
-	No              Twice = iota
-	SameConnection        // right behind the first
-	OtherConnection       // on a new connection, as the default user, in database 0, at the same time
+	NoRepeat        Repeat = iota
+	RepeatInPlace          // right behind the first, on the same connection
+	RepeatElsewhere        // on a new connection, as the default user, in database 0, at the same time
 )
 
 // Garble is a [Action.Replace] that makes the type of the reply one that does

@@ -80,11 +80,11 @@ func (l *link) passRequests() {
 		if !l.p.pass(a.RequestDelay, a.Hold) {
 			return
 		}
-		if a.Twice == OtherConnection {
+		if a.Repeat == RepeatElsewhere {
 			l.p.running.Go(func() { l.p.sendElsewhere(raw) })
 		}
 		l.expect(c, a)
-		if a.Twice == SameConnection {
+		if a.Repeat == RepeatInPlace {
 			raw = append(raw, raw...)
 		}
 		if !l.p.write(l.server, raw, a.BytesPerSecond) {
@@ -140,7 +140,7 @@ func (l *link) expect(c Command, a Action) {
 		return
 	}
 	l.due = append(l.due, exchange{action: a})
-	if a.Twice == SameConnection {
+	if a.Repeat == RepeatInPlace {
 		l.due = append(l.due, exchange{copy: true})
 	}
 }

@@ -170,10 +170,10 @@ func TestHeldRequestIsExecutedAfterTheClientHasLeft(t *testing.T) {
 }
 
 func TestCommandSentTwiceIsExecutedTwiceAndAnsweredOnce(t *testing.T) {
-	for name, twice := range map[string]Twice{"same connection": SameConnection, "other connection": OtherConnection} {
+	for name, repeat := range map[string]Repeat{"same connection": RepeatInPlace, "other connection": RepeatElsewhere} {
 		t.Run(name, func(t *testing.T) {
 			s, p := start(t)
-			p.SetRule(on("APPEND", Action{Twice: twice}))
+			p.SetRule(on("APPEND", Action{Repeat: repeat}))
 			c := dial(t, p)
 			c.send("APPEND", "s", "x")
 			c.send("ECHO", "behind")

@@ -1,0 +1,53 @@
+package lockertest
+
+import (
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// Op names a method of a backend.
+type Op string
+
+const (
+	OpAcquire  Op = "acquire"
+	OpRenew    Op = "renew"
+	OpRelease  Op = "release"
+	OpInspect  Op = "inspect"
+	OpAnnotate Op = "annotate"
+)
+
+// Call is what a [Plan] is told of a call.
+type Call struct {
+	N    int // calls before this one
+	Op   Op
+	Keys []locker.Key
+}
+
+// Fault is what happens to a call. The fields combine; the zero Fault is none.
+type Fault struct {
+	// Refuse, if not nil, is the answer, and the store never sees the request.
+	// It is the plan's choice whether the error is a certain one.
+	Refuse error
+
+	// RequestDelay is how long the request travels. It is executed then,
+	// whether or not the caller still waits: a delay beyond the caller's
+	// deadline is a request that is held back.
+	RequestDelay time.Duration
+
+	// LoseReply answers with an unknown outcome once the request has been
+	// executed, as a connection does that breaks.
+	LoseReply bool
+
+	// ReplyDelay is how long the reply travels.
+	ReplyDelay time.Duration
+
+	// Duplicates is how often the request is executed again, each time
+	// DuplicateDelay later. Nobody sees the replies.
+	Duplicates     int
+	DuplicateDelay time.Duration
+}
+
+// Plan decides each call's fault. It is never called twice at once, so it may
+// be a closure over a random source.
+type Plan func(Call) Fault
