@@ -86,13 +86,13 @@ func heldKeys() []string {
 
 func takeAll(ctx context.Context, addr string, keys []string) error {
 	return each(ctx, addr, keys, func(conn *httpConn, key string) error {
-		return wantStatus(http.StatusCreated)(conn.do(http.MethodPost, "/locks/"+key, "ttl=30s"))
+		return conn.want(http.StatusCreated, http.MethodPost, "/locks/"+key, "ttl=30s")
 	})
 }
 
 func releaseAll(ctx context.Context, addr string, keys []string) error {
 	return each(ctx, addr, keys, func(conn *httpConn, key string) error {
-		return wantStatus(http.StatusNoContent)(conn.do(http.MethodDelete, "/locks/"+key, ""))
+		return conn.want(http.StatusNoContent, http.MethodDelete, "/locks/"+key, "")
 	})
 }
 

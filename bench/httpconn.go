@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -18,6 +20,7 @@ type httpConn struct {
 	conn    net.Conn
 	answer  *bufio.Reader
 	request []byte
+	body    []byte // of the last answer
 }
 
 // answerTime bounds one request, so that a hanging server fails the run.
@@ -33,7 +36,7 @@ func dialHTTP(ctx context.Context, addr string) (*httpConn, error) {
 }
 
 // do sends a request with a form as its body, or without one, and returns the
-// status. The answer's body is thrown away.
+// status. The answer's body is in c.body until the next request.
 func (c *httpConn) do(method, target, form string) (status int, err error) {
 	b := append(c.request[:0], method...)
 	b = append(b, ' ')
@@ -57,6 +60,15 @@ func (c *httpConn) do(method, target, form string) (status int, err error) {
 	return c.readAnswer()
 }
 
+// want is do for requests that have one good answer.
+func (c *httpConn) want(status int, method, target, form string) error {
+	got, err := c.do(method, target, form)
+	if err == nil && got != status {
+		err = fmt.Errorf("%s %s: status %d instead of %d: %s", method, target, got, status, c.body)
+	}
+	return err
+}
+
 func (c *httpConn) readAnswer() (status int, err error) {
 	line, err := c.answer.ReadSlice('\n')
 	if err != nil {
@@ -77,7 +89,8 @@ func (c *httpConn) readAnswer() (status int, err error) {
 		name, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
 		switch {
 		case len(name) == 0:
-			_, err := c.answer.Discard(length)
+			c.body = slices.Grow(c.body[:0], length)[:length]
+			_, err := io.ReadFull(c.answer, c.body)
 			return status, err
 		case bytes.EqualFold(name, []byte("Content-Length")):
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {

@@ -37,9 +37,16 @@ func TestOneConnectionServesManyRequests(t *testing.T) {
 		if status, err := conn.do(http.MethodPost, "/locks/k", "ttl=30s"); status != http.StatusCreated || err != nil {
 			t.Fatalf("POST: %d, %v", status, err)
 		}
+		if !strings.HasPrefix(string(conn.body), "/locks/k ttl=30s 127.0.0.1:") {
+			t.Fatalf("POST: the body is %q", conn.body)
+		}
 		if status, err := conn.do(http.MethodDelete, "/locks/k", ""); status != http.StatusNoContent || err != nil {
 			t.Fatalf("DELETE: %d, %v", status, err)
 		}
+	}
+	err = conn.want(http.StatusOK, http.MethodPost, "/locks/k", "ttl=30s")
+	if err == nil || !strings.Contains(err.Error(), "201 instead of 200: /locks/k ttl=30s") {
+		t.Errorf("the error does not show the unwanted answer: %v", err)
 	}
 	if status, err := conn.do(http.MethodGet, "/", ""); err == nil {
 		t.Errorf("an answer of unknown length was taken for complete: %d", status)

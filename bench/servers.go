@@ -132,20 +132,11 @@ type httpClient struct {
 
 func (c *httpClient) Acquire(_ context.Context, key string) error {
 	c.target = "/locks/" + key
-	return wantStatus(http.StatusCreated)(c.conn.do(http.MethodPost, c.target, "ttl=30s"))
+	return c.conn.want(http.StatusCreated, http.MethodPost, c.target, "ttl=30s")
 }
 
 func (c *httpClient) Release(context.Context) error {
-	return wantStatus(http.StatusNoContent)(c.conn.do(http.MethodDelete, c.target, ""))
+	return c.conn.want(http.StatusNoContent, http.MethodDelete, c.target, "")
 }
 
 func (c *httpClient) Close() { _ = c.conn.Close() }
-
-func wantStatus(want int) func(int, error) error {
-	return func(got int, err error) error {
-		if err == nil && got != want {
-			err = fmt.Errorf("status %d instead of %d", got, want)
-		}
-		return err
-	}
-}
