@@ -21,6 +21,10 @@ type HeldError struct {
 	Occupancy
 	Queued   bool // free, but others are in line before us
 	HeldHere bool // by this very sidecar
+
+	// Standing is where a claim that waits stands in line; nil for a claim
+	// that does not wait.
+	Standing *Standing
 }
 
 func (e *HeldError) Error() string {
