@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// record is what the processes of one test have told their callers. When the
+// test ends it is checked against what must hold in every test:
+//
+//   - no two holders of a key were valid at a time by their own reports,
+//   - a key's fencing tokens rise from grant to grant and none is used twice,
+//   - no token and no password is in a log, an answer or a page,
+//   - no process has met a data race or a panic.
+//
+// All processes of a test share one record, so they should share one store;
+// keys of another store need names of their own.
+type record struct {
+	processes []*proc
+
+	mu       sync.Mutex
+	grants   map[grantName]*told
+	seen     map[*proc][]string // texts that processes have handed out
+	leaving  map[*proc]bool     // told to end: a grant of theirs is valid only as long as they say so
+	problems []string
+}
+
+func newRecord() *record {
+	return &record{grants: make(map[grantName]*told), seen: make(map[*proc][]string), leaving: make(map[*proc]bool)}
+}
+
+type grantName struct {
+	key   string
+	fence locker.Fence
+}
+
+// told is what was told of one grant.
+type told struct {
+	by          *proc
+	granted     bool           // by an answer that was seen
+	asked       locker.Instant // then: when its request was sent
+	from, until locker.Instant // it was told to be valid
+	lastReport  locker.Instant
+	over        bool // given back or told to be lost: nothing may tell it valid afterwards
+}
+
+var records sync.Map // testing.TB to *record
+
+func recordOf(t testing.TB) *record {
+	known, found := records.LoadOrStore(t, newRecord())
+	r := known.(*record)
+	if !found {
+		t.Cleanup(func() {
+			records.Delete(t)
+			r.check(t)
+		})
+	}
+	return r
+}
+
+// saw takes note of a text that a process has handed out.
+func (r *record) saw(p *proc, what, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[p] = append(r.seen[p], what+": "+text)
+}
+
+// take takes note of an answer.
+func (r *record) take(p *proc, method, path string, a answer) {
+	var headers strings.Builder
+	_ = a.Header.Write(&headers) // to memory
+	r.saw(p, method+" "+path, headers.String()+a.Body)
+
+	key, isLock := strings.CutPrefix(path, "/locks/")
+	switch {
+	case a.Status == http.StatusCreated || a.Status == http.StatusOK && isLock && method != http.MethodDelete:
+		r.valid(p, key, method == http.MethodPost && a.Status == http.StatusCreated, a)
+	case a.Status == http.StatusGone:
+		r.lost(key, a)
+	case isLock && method == http.MethodDelete && (a.Status == http.StatusNoContent || a.JSON.Code == "release_unconfirmed"):
+		r.gaveUp(p, key, a.Sent)
+	case method == http.MethodDelete && a.Status == http.StatusOK, path == "/quit":
+		r.leaves(p, a.Sent)
+	}
+}
+
+func (r *record) problem(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+func (r *record) valid(p *proc, key string, granted bool, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := grantName{key, a.JSON.Fence}
+	g := r.grants[name]
+	if g == nil {
+		g = &told{by: p, from: a.Got}
+		r.grants[name] = g
+	}
+	if granted {
+		if g.granted {
+			r.problem("%s: fencing token %d was granted twice", key, name.fence)
+		}
+		g.granted, g.asked = true, a.Sent
+	}
+	if g.over {
+		if a.Sent > g.until {
+			r.problem("%s: grant %d was told to be valid after its end", key, name.fence)
+		}
+		return
+	}
+	g.from, g.lastReport = min(g.from, a.Got), max(g.lastReport, a.Sent)
+	if r.leaving[p] {
+		g.until = max(g.until, a.Sent)
+	} else {
+		g.until = max(g.until, locker.Instant(a.JSON.ValidUntilMS*1e6))
+	}
+}
+
+// lost ends a grant where it was last told to be valid: how long it stayed so
+// is not known to those who only read answers.
+func (r *record) lost(key string, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g := r.grants[grantName{key, a.JSON.Fence}]; g != nil {
+		g.over, g.until = true, min(g.until, g.lastReport)
+	}
+}
+
+// gaveUp ends the process's grant of a key at an instant.
+func (r *record) gaveUp(p *proc, key string, at locker.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, g := range r.grants {
+		if g.by == p && !g.over && name.key == key && g.from <= at {
+			g.over, g.until = true, min(g.until, at)
+		}
+	}
+}
+
+// leaves frees the process from its promises, from an instant on.
+func (r *record) leaves(p *proc, at locker.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving[p] = true
+	for _, g := range r.grants {
+		if g.by == p && !g.over {
+			g.until = min(g.until, at)
+		}
+	}
+}
+
+// randomPart is what every token ends with; see locker.NewToken.
+var randomPart = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+
+func (r *record) check(t testing.TB) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.judge()
+	for _, problem := range r.problems {
+		t.Error(problem)
+	}
+	for _, p := range r.processes {
+		texts := append(r.seen[p], "log: "+p.Log(), "output: "+p.Stdout())
+		for _, text := range texts {
+			what, _, _ := strings.Cut(text, ":")
+			if randomPart.MatchString(text) {
+				t.Errorf("a token is in: %s", what)
+			}
+			for _, secret := range p.secrets {
+				if strings.Contains(text, secret) {
+					t.Errorf("a password is in: %s", what)
+				}
+			}
+		}
+		for _, bad := range []string{"DATA RACE", "panic:", "panicked", "fatal error:"} {
+			if strings.Contains(p.Log(), bad) {
+				t.Errorf("%q is in the log:\n%s", bad, p.Log())
+			}
+		}
+		if t.Failed() {
+			t.Logf("log of process %d:\n%s", p.Pid(), randomPart.ReplaceAllString(p.Log(), "[token]"))
+		}
+	}
+}
+
+// judge adds the problems that show only between grants.
+func (r *record) judge() {
+	byKey := make(map[string][]grantName)
+	for name := range r.grants {
+		byKey[name.key] = append(byKey[name.key], name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		names := byKey[key]
+		slices.SortFunc(names, func(a, b grantName) int { return cmp.Compare(a.fence, b.fence) })
+		for i, later := range names {
+			b := r.grants[later]
+			for _, earlier := range names[:i] {
+				a := r.grants[earlier]
+				if a.granted && b.from < a.asked {
+					r.problem("%s: grant %d was made after %d", key, earlier.fence, later.fence)
+				}
+				if both := min(a.until, b.until).Sub(max(a.from, b.from)); both > 0 {
+					r.problem("%s: grants %d and %d were both told to be valid for %v", key, earlier.fence, later.fence, both)
+				}
+			}
+		}
+	}
+}
+
+// finish takes a last look at the metrics and kills the process.
+func (p *proc) finish() {
+	if !p.Exited() {
+		p.Cont()
+		if res, err := p.client.Get(p.Admin + "/metrics"); p.Admin != "" && err == nil {
+			var page strings.Builder
+			_ = res.Write(&page) // to memory
+			res.Body.Close()
+			p.record.saw(p, "metrics", page.String())
+		}
+		p.Kill()
+	}
+	p.client.CloseIdleConnections()
+}
