@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+var errCallerEnded = errors.New("the caller ended the connection before the answer")
+
+// conns are the connections of a server.
+type conns struct {
+	locks Locks
+	limit int64
+	idle  time.Duration // net/http's idle timeout
+	open  atomic.Int64
+	hurry atomic.Bool // close without lingering
+}
+
+// conn follows one connection and knows which of the grants that were told
+// over it have arrived. It reads what net/http reads and keeps no goroutine.
+type conn struct {
+	net.Conn
+	all  *conns
+	idle atomic.Bool // net/http waits for a request
+
+	mu       sync.Mutex // guards the following
+	framing  framing
+	ended    bool // the caller has ended its side
+	reset    bool // the connection broke
+	guarded  bool // an answer is due that tells of a grant
+	wrote    bool // some of that answer was written
+	early    bool // the last answer was written with another request behind it
+	finished bool // our side has been ended
+	closed   bool
+	idling   bool // the read deadline is net/http's idle timeout
+	tellings []telling
+	sweepAt  int
+}
+
+// telling is a grant that was told over a connection.
+type telling struct {
+	id     locker.GrantID
+	key    locker.Key
+	fence  locker.Fence
+	proven bool // the answer arrived
+	times  int  // how often beyond the first, all proven
+}
+
+// guard says whether the next bytes to be written tell of a grant. They are
+// not written if the caller has ended the connection by then.
+func (c *conn) guard(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guarded, c.wrote = on, false
+}
+
+// told takes in that the answer of a grant was written.
+func (c *conn) told(t telling) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed { // by the server, since the answer was written
+		c.all.locks.Cleared(t.id)
+		return
+	}
+	c.tellings = append(c.tellings, t)
+	if len(c.tellings) >= max(c.sweepAt, leastSweep) {
+		c.sweepLocked()
+	}
+}
+
+func (c *conn) framingProblem() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.framing.problem
+}
+
+// Read implements net.Conn. It outlives net/http's idle timeout while a grant
+// that was told here lasts: to a shutdown, the end of the connection would look
+// as if the caller had finished with the lock.
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if !c.noteRead(p[:n], err) {
+			return n, err
+		}
+	}
+}
+
+// noteRead takes in what a Read returned, and tells whether to read on.
+func (c *conn) noteRead(p []byte, err error) (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(p) > 0 {
+		if !c.early {
+			c.proveLocked()
+		}
+		c.framing.feed(p)
+	}
+	switch {
+	case err == nil, errors.Is(err, net.ErrClosed):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if !c.idling || c.closed || len(p) > 0 {
+			return false
+		}
+		c.sweepLocked()
+		return len(c.tellings) > 0 && c.Conn.SetReadDeadline(time.Now().Add(c.all.idle)) == nil
+	case errors.Is(err, io.EOF):
+		c.ended = true
+	default:
+		c.ended, c.reset = true, true
+	}
+	return false
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.guarded && !c.wrote && c.ended {
+		c.mu.Unlock()
+		return 0, errCallerEnded
+	}
+	c.wrote = true
+	// Input that is there already cannot prove that this answer was read.
+	c.early = !c.framing.quiet()
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.mu.Lock()
+		c.reset = true
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// SetReadDeadline implements net.Conn. Deadlines further off than a request
+// may take are net/http's idle timeout.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idling = time.Until(t) > c.all.idle/2
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite ends our side; net/http uses it when it refuses a request.
+func (c *conn) CloseWrite() error {
+	c.mu.Lock()
+	c.finished = true
+	c.mu.Unlock()
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close implements net.Conn. It decides what became of the answers that are
+// not known to have arrived, which can take lingerTime and settleTime.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return net.ErrClosed
+	}
+	c.closed = true
+	tellings, ended, reset, finished := c.tellings, c.ended, c.reset, c.finished
+	c.tellings = nil
+	c.mu.Unlock()
+
+	arrived := true
+	if n := len(tellings); n > 0 && !tellings[n-1].proven {
+		arrived = c.settle(ended, reset, finished)
+	}
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && (reset || !arrived) {
+		_ = tcp.SetLinger(0) // what was not taken shall not arrive later
+	}
+	err := c.Conn.Close()
+	defer c.all.open.Add(-1)
+	for _, t := range tellings {
+		if t.proven || arrived {
+			for range t.times + 1 {
+				c.all.locks.Cleared(t.id)
+			}
+		} else {
+			c.all.locks.GiveBack(t.id)
+		}
+	}
+	return err
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, nc)
+}
+
+// connOf returns the request's connection, or nil if it is not followed.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	return c
+}
+
+func noteState(nc net.Conn, state http.ConnState) {
+	if c, ok := nc.(*conn); ok {
+		c.idle.Store(state == http.StateIdle)
+	}
+}
