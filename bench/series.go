@@ -1,12 +1,17 @@
 package main
 
+import "math"
+
 // series is what was measured: by subject, one value a round.
 type series map[string][]float64
 
 func (s series) add(subject string, value float64) { s[subject] = append(s[subject], value) }
 
-// ratio compares two subjects round by round.
-func (s series) ratio(subject, with string) float64 { return medianRatio(s[subject], s[with]) }
+// ratio compares two subjects round by round. It is rounded as the table shows
+// it, so that a verdict on a goal can be checked by the eye.
+func (s series) ratio(subject, with string) float64 {
+	return math.Round(100*medianRatio(s[subject], s[with])) / 100
+}
 
 // rows makes a row of each subject's median.
 func (s series) rows(what string, subjects []string, format func(float64) string) []row {
