@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Acquire takes the lock. It blocks for at most the store timeout, and repeats
-// requests within it whose outcome is unknown. A repeated call by the owner
+// Acquire takes the lock. If it is held, it waits in line for at most r.Wait.
+// It blocks for at most r.Wait and the store timeout, and repeats requests
+// whose outcome is unknown. A repeated call by the owner
 // that holds the lock returns that grant; repeated is true then.
 //
 // A success must be followed by exactly one of GiveBack, if the caller could
@@ -17,12 +18,9 @@ import (
 // the error is ErrCallerGone.
 //
 // The errors: *HeldError, ErrKeyConflict, *MismatchError, ErrOwnerBusy,
-// ErrTooManyLocks, ErrShuttingDown, ErrDraining, ErrUnsupported, a *StoreError
+// ErrTooManyLocks, ErrTooManyWaiters, ErrShuttingDown, ErrDraining, ErrUnsupported, a *StoreError
 // that is Certain, and ErrAcquireUnresolved.
 func (l *Locker) Acquire(ctx context.Context, r Request) (st Status, repeated bool, err error) {
-	if r.Wait > 0 {
-		return Status{}, false, ErrUnsupported
-	}
 	began := l.now()
 	st, repeated, err = l.acquire(ctx, r, began.Add(l.cfg.StoreTimeout))
 	l.mu.Lock()
@@ -43,6 +41,9 @@ func (l *Locker) acquire(ctx context.Context, r Request, deadline Instant) (Stat
 			}
 		case g == nil:
 			return st, true, nil
+		case r.Wait > 0:
+			st, err := l.waitInLine(ctx, g)
+			return st, false, err
 		default:
 			answer, err := l.ask(g, deadline)
 			st, err = l.conclude(ctx, g, answer, err)
@@ -60,15 +61,17 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 	defer l.mu.Unlock()
 	now := l.now()
 	if g := l.heldLocked(r.Key, now); g != nil {
-		if r.Owner == "" || g.req.Owner != r.Owner {
+		mine := r.Owner != "" && g.req.Owner == r.Owner
+		switch p := g.mismatch(r); {
+		case mine && p != "":
+			return nil, Status{}, nil, &MismatchError{string(p)}
+		case mine:
+			g.answers++
+			g.tethers++
+			return nil, g.status(now), nil, nil
+		case r.Wait == 0:
 			return nil, Status{}, nil, l.heldHereLocked(g, now)
 		}
-		if p := g.mismatch(r); p != "" {
-			return nil, Status{}, nil, &MismatchError{string(p)}
-		}
-		g.answers++
-		g.tethers++
-		return nil, g.status(now), nil, nil
 	}
 	if l.refusing != nil {
 		return nil, Status{}, nil, l.refusing
@@ -80,15 +83,18 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 			}
 		}
 	}
-	if c := l.unsettledLocked(r.Key); c != nil {
+	if c := l.unsettledLocked(r.Key); c != nil && r.Wait == 0 {
 		return nil, Status{}, c, nil
+	}
+	if r.Wait > 0 && l.waiting >= l.cfg.MaxWaiters {
+		return nil, Status{}, nil, ErrTooManyWaiters
 	}
 	if len(l.held)+l.askCount >= l.cfg.MaxHeld {
 		return nil, Status{}, nil, ErrTooManyLocks
 	}
 	l.lastID++
 	g := &grant{
-		id: l.lastID, req: r, token: NewToken(l.cfg.Holder), asked: now,
+		id: l.lastID, req: r, token: NewToken(l.cfg.Holder), entered: now, asked: now,
 		note: r.Note, ttl: r.TTL, maxHold: r.MaxHold,
 	}
 	if l.asking[r.Key] == nil {
@@ -133,10 +139,16 @@ func (l *Locker) conclude(ctx context.Context, g *grant, answer Grant, err error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	l.askedLocked(g)
 	if err != nil {
+		l.askedLocked(g)
 		return Status{}, l.refusedLocked(g, err, now)
 	}
+	return l.grantLocked(ctx, g, answer, now)
+}
+
+// grantLocked takes in a yes.
+func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now Instant) (Status, error) {
+	l.askedLocked(g)
 	ttl, _, capped := g.leaseFrom(g.asked)
 	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked))
 	g.extended(g.asked, ttl, capped)
@@ -193,10 +205,9 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 		}
 	}
 	if errors.Is(err, ErrKeyConflict) {
-		l.observe.Orphan()
-		l.lineLocked(slog.LevelWarn, "something that is not a lock lives at the key: an operator must look", "key", g.req.Key, "err", err)
+		l.conflictLocked(g.req.Key, err)
 	}
-	if g.lateUntil == 0 {
+	if !g.inDoubt {
 		if CertainNo(err) {
 			return certainly(err)
 		}
@@ -208,6 +219,12 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 	}
 	l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.req.Key, "err", err)
 	return ErrAcquireUnresolved
+}
+
+// conflictLocked tells of a value that is not a lock.
+func (l *Locker) conflictLocked(key Key, err error) {
+	l.observe.Orphan()
+	l.lineLocked(slog.LevelWarn, "something that is not a lock lives at the key: an operator must look", "key", key, "err", err)
 }
 
 // certainly turns the answers that only the Locker understands into a
@@ -230,6 +247,8 @@ func resultOf(repeated bool, err error) AcquireResult {
 		return AcquireRepeated
 	case err == nil:
 		return AcquireGranted
+	case errors.As(err, &held) && held.TimedOut:
+		return AcquireTimedOut
 	case errors.As(err, &held):
 		return AcquireHeld
 	case errors.Is(err, ErrKeyConflict):

@@ -20,10 +20,9 @@ func (l *Locker) ask(g *grant, deadline Instant) (Grant, error) {
 		answer, err := l.backend.Acquire(ctx.Context, claim)
 		ctx.cancel()
 		l.mu.Lock()
-		l.learnLocked(answer.Reading, l.now())
+		l.answeredLocked(g, answer.Reading, err, l.now())
 		if err != nil && !CertainNo(err) {
 			unknown = err
-			g.unanswered(claim.NotAfter)
 		}
 		l.mu.Unlock()
 		again := err != nil && (!CertainNo(err) || errors.Is(err, ErrLate))
@@ -39,6 +38,20 @@ func (l *Locker) ask(g *grant, deadline Instant) (Grant, error) {
 	}
 }
 
+// answeredLocked takes in what an answer to a claim tells of earlier ones.
+func (l *Locker) answeredLocked(g *grant, r Reading, err error, now Instant) {
+	l.learnLocked(r, now)
+	var held *HeldError
+	switch {
+	case err != nil && !CertainNo(err):
+		g.inDoubt = true
+		g.unanswered(g.sentUntil)
+	case errors.As(err, &held) && g.sent > g.lateUntil:
+		// Another has it, and what was not answered cannot be executed any more.
+		g.inDoubt = false
+	}
+}
+
 type boundedContext struct {
 	context.Context
 	cancel context.CancelFunc
@@ -50,7 +63,11 @@ func (l *Locker) claim(g *grant, deadline Instant) (boundedContext, Claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
+	if !g.inDoubt {
+		g.asked = now
+	}
 	_, keep, _ := g.leaseFrom(now)
+	g.sent, g.sentUntil = now, deadline
 	g.sending(deadline, keep)
 	ctx, cancel := context.WithTimeout(context.Background(), deadline.Sub(now))
 	return boundedContext{ctx, cancel}, Claim{

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -174,15 +175,22 @@ func (l *Locker) perform(batch []*chore) {
 }
 
 // Run does the chores until ctx is over: it gives back what was lost,
-// undelivered or never answered for, and writes the log lines that could not
-// be written under the mutex. It blocks.
+// undelivered or never answered for, listens for those who wait, takes those
+// who left out of line, and writes the log lines that could not be written
+// under the mutex. It blocks, and leaves no goroutine behind.
 func (l *Locker) Run(ctx context.Context) {
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	helpers.Go(func() { l.listenWhileWaiting(ctx) })
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer l.writeLog()
 	for ctx.Err() == nil {
-		batch, wait := l.takeChores()
+		batch, departures, wait := l.takeChores()
 		l.writeLog()
+		if len(departures) > 0 {
+			helpers.Go(func() { l.depart(departures) })
+		}
 		if len(batch) > 0 {
 			l.perform(batch)
 			continue
@@ -196,12 +204,13 @@ func (l *Locker) Run(ctx context.Context) {
 	}
 }
 
-// takeChores takes what is due off the queue, else tells how long to wait.
-func (l *Locker) takeChores() ([]*chore, time.Duration) {
+// takeChores takes what is due off the queue, and who has left the line. It
+// tells how long to wait if that is nothing.
+func (l *Locker) takeChores() (batch []*chore, departures []departure, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	var batch []*chore
+	departures, l.departures = l.departures, nil
 	for len(l.queue) > 0 && len(batch) < choreBatch {
 		if l.queue[0].next > now {
 			break
@@ -209,9 +218,9 @@ func (l *Locker) takeChores() ([]*chore, time.Duration) {
 		batch = append(batch, heap.Pop(&l.queue).(*chore))
 	}
 	if len(batch) == 0 && len(l.queue) > 0 {
-		return nil, l.queue[0].next.Sub(now)
+		return nil, departures, l.queue[0].next.Sub(now)
 	}
-	return batch, time.Hour
+	return batch, departures, time.Hour
 }
 
 // poke wakes Run.

@@ -21,6 +21,7 @@ type HeldError struct {
 	Occupancy
 	Queued   bool // free, but others are in line before us
 	HeldHere bool // by this very sidecar
+	TimedOut bool // the caller has waited as long as it wanted to
 
 	// Standing is where a claim that waits stands in line; nil for a claim
 	// that does not wait.
@@ -91,14 +92,15 @@ func CertainNo(err error) bool {
 
 // The Locker's own answers.
 var (
-	ErrNotHeld       = errors.New("this sidecar does not hold the lock")
-	ErrOwnerMismatch = errors.New("the lock is another worker's")
-	ErrOwnerBusy     = errors.New("this owner is already asking for the lock")
-	ErrTooManyLocks  = errors.New("this sidecar holds as many locks as it may")
-	ErrShuttingDown  = errors.New("this sidecar is shutting down")
-	ErrDraining      = errors.New("this sidecar was told to refuse new locks")
-	ErrCallerGone    = errors.New("the caller went away")
-	ErrUnsupported   = errors.New("the backend does not support this")
+	ErrNotHeld        = errors.New("this sidecar does not hold the lock")
+	ErrOwnerMismatch  = errors.New("the lock is another worker's")
+	ErrOwnerBusy      = errors.New("this owner is already asking for the lock")
+	ErrTooManyLocks   = errors.New("this sidecar holds as many locks as it may")
+	ErrTooManyWaiters = errors.New("as many callers wait here as may")
+	ErrShuttingDown   = errors.New("this sidecar is shutting down")
+	ErrDraining       = errors.New("this sidecar was told to refuse new locks")
+	ErrCallerGone     = errors.New("the caller went away")
+	ErrUnsupported    = errors.New("the backend does not support this")
 
 	// ErrAcquireUnresolved: the lock may have been taken; it is being undone.
 	ErrAcquireUnresolved = errors.New("it is not known whether the lock was taken; it is being undone")

@@ -3,13 +3,20 @@ package locker
 import "time"
 
 // grant is one generation of a lock: from before its request is sent until it
-// is released, lost or refused. All fields are guarded by the Locker's mutex;
-// those of the first block never change after registration.
+// is released, lost or refused. All fields are guarded by the Locker's mutex.
 type grant struct {
 	id    GrantID
 	req   Request
 	token Token
-	asked Instant // when the first request was sent: validity and holds count from here
+
+	entered Instant // when the caller came
+	// asked is when the request was sent that validity and holds count from:
+	// the earliest that may be the one that was granted.
+	asked     Instant
+	inDoubt   bool    // a request was not answered, and may have been or yet be executed
+	sent      Instant // when the last request for it was sent …
+	sentUntil Instant // … and its NotAfter
+	waiter    *waiter // in line; nil if it does not wait
 
 	fence      Fence
 	acquiredAt time.Time // wall clock, for people

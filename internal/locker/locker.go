@@ -12,6 +12,7 @@ package locker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"sync"
@@ -24,6 +25,7 @@ type Config struct {
 	Holder       string        // this process's label in the store, for people
 	StoreTimeout time.Duration // for one request to the store; default 300 ms
 	MaxHeld      int           // locks held or asked for at a time; default 10,000
+	MaxWaiters   int           // callers that wait at a time; default 2,000
 	MaxTTL       time.Duration // a longer TTL in the store is nobody's; default 24 h
 	Now          Clock         // default BootTime
 	Observer     Observer      // default Silent
@@ -40,24 +42,32 @@ type Locker struct {
 	observe Observer
 	log     *slog.Logger
 	wake    chan struct{} // to Run
+	line    Queue         // the backend, if it keeps a line; else nil
+	process string        // this process's name in lines
+	listen  chan struct{} // to listenWhileWaiting: look again
 
 	// mu guards all below and the fields of every grant and chore. No request
 	// to the store is made and nothing is logged while it is held.
-	mu       sync.Mutex
-	lastID   GrantID
-	byID     map[GrantID]*grant
-	held     map[Key]*grant
-	asking   map[Key]map[*grant]struct{}
-	askCount int
-	chores   map[Key][]*chore
-	queue    choreQueue
-	endings  endings
-	floor    fenceFloor
-	lines    []logLine
-	refusing error         // why no new lock is granted, or nil
-	closing  bool          // a shutdown has begun
-	changed  chan struct{} // closed and replaced when a shutdown should look again
-	released int           // releases since the shutdown began
+	mu         sync.Mutex
+	lastID     GrantID
+	byID       map[GrantID]*grant
+	held       map[Key]*grant
+	asking     map[Key]map[*grant]struct{}
+	askCount   int
+	chores     map[Key][]*chore
+	queue      choreQueue
+	endings    endings
+	floor      fenceFloor
+	lines      map[Key]*line
+	waiting    int
+	calls      int64 // Turn.Call of the last call for a place
+	departures []departure
+	logLines   []logLine
+	refusing   error         // why no new lock is granted, or nil
+	refused    chan struct{} // closed then
+	closing    bool          // a shutdown has begun
+	changed    chan struct{} // closed and replaced when a shutdown should look again
+	released   int           // releases since the shutdown began
 }
 
 // New returns a Locker on the backend. It starts nothing.
@@ -67,6 +77,9 @@ func New(cfg Config, backend Backend, dog Watchdog) (*Locker, error) {
 	}
 	if cfg.MaxHeld == 0 {
 		cfg.MaxHeld = 10_000
+	}
+	if cfg.MaxWaiters == 0 {
+		cfg.MaxWaiters = 2000
 	}
 	if cfg.MaxTTL == 0 {
 		cfg.MaxTTL = 24 * time.Hour
@@ -83,7 +96,10 @@ func New(cfg Config, backend Backend, dog Watchdog) (*Locker, error) {
 	if backend == nil || dog == nil {
 		return nil, errors.New("locker: a backend and a watchdog are needed")
 	}
+	queue, _ := backend.(Queue)
 	return &Locker{
+		line: queue, process: rand.Text(), listen: make(chan struct{}, 1),
+		lines: make(map[Key]*line), refused: make(chan struct{}),
 		cfg: cfg, backend: backend, dog: dog, now: cfg.Now, observe: cfg.Observer, log: cfg.Log,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		byID: make(map[GrantID]*grant), held: make(map[Key]*grant),
@@ -164,14 +180,14 @@ type logLine struct {
 }
 
 func (l *Locker) lineLocked(level slog.Level, text string, args ...any) {
-	l.lines = append(l.lines, logLine{level, text, args})
+	l.logLines = append(l.logLines, logLine{level, text, args})
 	l.poke()
 }
 
 func (l *Locker) writeLog() {
 	l.mu.Lock()
-	lines := l.lines
-	l.lines = nil
+	lines := l.logLines
+	l.logLines = nil
 	l.mu.Unlock()
 	for _, line := range lines {
 		l.log.Log(context.Background(), line.level, line.text, line.args...)

@@ -14,6 +14,12 @@ type Observer interface {
 	// Orphan is told of a value without TTL, or with one longer than anybody
 	// may ask for, at a lock's key.
 	Orphan()
+	// WokenUp is told of each wake-up for somebody who waits here, Polled of
+	// each request to the store made for such a one without a wake-up, and
+	// HandedOver of the time from a wake-up, or a release here, to the grant.
+	WokenUp()
+	Polled()
+	HandedOver(took time.Duration)
 	// ClockStep is told of a jump of the store's clock.
 	ClockStep(step time.Duration)
 }
@@ -29,6 +35,7 @@ const (
 	AcquireGranted    AcquireResult = "granted"
 	AcquireRepeated   AcquireResult = "repeated" // the owner's own grant, told again
 	AcquireHeld       AcquireResult = "held"
+	AcquireTimedOut   AcquireResult = "wait_timeout"
 	AcquireConflict   AcquireResult = "key_conflict"
 	AcquireRefused    AcquireResult = "refused" // by a limit, or draining, or owner_busy
 	AcquireFailed     AcquireResult = "store_error"
@@ -48,7 +55,7 @@ const (
 
 // AcquireResults, ReleaseResults and RenewResults list every value.
 var (
-	AcquireResults = []AcquireResult{AcquireGranted, AcquireRepeated, AcquireHeld, AcquireConflict, AcquireRefused, AcquireFailed, AcquireUnresolved, AcquireCallerGone}
+	AcquireResults = []AcquireResult{AcquireGranted, AcquireRepeated, AcquireHeld, AcquireTimedOut, AcquireConflict, AcquireRefused, AcquireFailed, AcquireUnresolved, AcquireCallerGone}
 	ReleaseResults = []ReleaseResult{ReleaseDone, ReleaseGivenBack, ReleaseNotOurs, ReleaseUnconfirmed, ReleaseDropped}
 	RenewResults   = []RenewResult{RenewOK, RenewFailed, RenewLost}
 )
@@ -62,3 +69,6 @@ func (Silent) Lost(Cause, time.Duration)             {}
 func (Silent) Renewed(RenewResult, time.Duration)    {}
 func (Silent) Orphan()                               {}
 func (Silent) ClockStep(time.Duration)               {}
+func (Silent) WokenUp()                              {}
+func (Silent) Polled()                               {}
+func (Silent) HandedOver(time.Duration)              {}

@@ -78,9 +78,13 @@ func (l *Locker) List() []Entry {
 	}
 	for key, asking := range l.asking {
 		for g := range asking {
-			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.req.Owner, Note: g.note, At: ago(g.asked)})
+			if g.waiter != nil {
+				continue
+			}
+			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.req.Owner, Note: g.note, At: ago(g.entered)})
 		}
 	}
+	entries = append(entries, l.placesLocked(ago)...)
 	for key, chores := range l.chores {
 		for _, c := range chores {
 			if c.revocable && !c.isSettled() {
@@ -104,7 +108,7 @@ func (l *Locker) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	var s Stats
+	s := Stats{Waiting: l.waiting}
 	for _, g := range l.held {
 		if !g.valid(now) {
 			continue

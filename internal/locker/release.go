@@ -25,10 +25,10 @@ func (l *Locker) Release(ctx context.Context, key Key, h Handle, o ReleaseOption
 	if err != nil || c == nil {
 		return err
 	}
-	if first {
-		l.attempt(c)
-	} else {
+	if !first {
 		l.hurry(ctx, c)
+	} else if !l.handOver(c) {
+		l.attempt(c)
 	}
 	return l.tellOutcome(c, first)
 }

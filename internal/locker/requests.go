@@ -104,6 +104,7 @@ type Entry struct {
 	Note   string
 	At     time.Time  // when the state began, wall clock
 	Status *Status    // for held and at_risk
+	Place  int        // for waiting: 1 is the first of those that wait here
 	Lost   *LostError // for lost
 }
 

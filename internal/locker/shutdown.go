@@ -5,20 +5,24 @@ import (
 	"time"
 )
 
-// Drain refuses new locks from now on and keeps all else going.
+// Drain refuses new locks from now on, ends all waits and keeps all else going.
 func (l *Locker) Drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refusing == nil {
 		l.refusing = ErrDraining
+		close(l.refused)
 	}
 }
 
-// Refuse begins a shutdown: no new lock is granted, and one whose request is
-// on its way is given back. Everything else goes on until Shutdown.
+// Refuse begins a shutdown: no new lock is granted, all waits end, and a
+// lock whose request is on its way is given back. Everything else goes on until Shutdown.
 func (l *Locker) Refuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.refusing == nil {
+		close(l.refused)
+	}
 	l.refusing, l.closing = ErrShuttingDown, true
 }
 

@@ -154,13 +154,14 @@ func (b *safeBuffer) String() string {
 
 // watched is an observer that counts.
 type watched struct {
-	mu       sync.Mutex
-	acquired map[locker.AcquireResult]int
-	released map[locker.ReleaseResult]int
-	lost     map[locker.Cause]int
-	renewed  map[locker.RenewResult]int
-	orphans  int
-	steps    []time.Duration
+	mu                    sync.Mutex
+	acquired              map[locker.AcquireResult]int
+	released              map[locker.ReleaseResult]int
+	lost                  map[locker.Cause]int
+	renewed               map[locker.RenewResult]int
+	orphans               int
+	woken, polled, handed int
+	steps                 []time.Duration
 }
 
 func newWatched() *watched {
@@ -181,6 +182,9 @@ func (w *watched) Released(r locker.ReleaseResult, _ time.Duration) { w.do(func(
 func (w *watched) Lost(c locker.Cause, _ time.Duration)             { w.do(func() { w.lost[c]++ }) }
 func (w *watched) Renewed(r locker.RenewResult, _ time.Duration)    { w.do(func() { w.renewed[r]++ }) }
 func (w *watched) Orphan()                                          { w.do(func() { w.orphans++ }) }
+func (w *watched) WokenUp()                                         { w.do(func() { w.woken++ }) }
+func (w *watched) Polled()                                          { w.do(func() { w.polled++ }) }
+func (w *watched) HandedOver(time.Duration)                         { w.do(func() { w.handed++ }) }
 func (w *watched) ClockStep(d time.Duration)                        { w.do(func() { w.steps = append(w.steps, d) }) }
 
 // gate is a backend whose answers a test decides, call by call; the zero gate

@@ -1,0 +1,271 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// How often a waiter asks again after trouble, and a backend that keeps no
+// line is asked at all; both grow from the least to the most.
+const (
+	pollMin = 50 * time.Millisecond
+	pollMax = AskEvery
+)
+
+// waitInLine waits for a grant until the wait is over, ctx ends or the sidecar
+// refuses new locks. Once in line, it outlives trouble with the store.
+func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
+	l.mu.Lock()
+	w := l.enterLocked(g, l.now())
+	refused := l.refused
+	l.mu.Unlock()
+	timer := time.NewTimer(g.req.Wait)
+	defer timer.Stop()
+	for {
+		got, wait := l.nextStep(w)
+		switch {
+		case got != nil:
+			st, done, err := l.takeIn(ctx, w, *got)
+			if done {
+				return st, err
+			}
+			continue
+		case wait < 0:
+			answer, err := l.askInLine(w)
+			st, done, err := l.takeIn(ctx, w, handed{answer, err})
+			if done {
+				return st, err
+			}
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.nudge:
+		case <-timer.C:
+			if l.overdue(w) {
+				return Status{}, l.giveUp(w, nil)
+			}
+		case <-ctx.Done():
+			if l.idle(w) {
+				return Status{}, l.giveUp(w, ErrCallerGone)
+			}
+			<-w.nudge // the hand-over's outcome is to be undone
+		case <-refused:
+			if l.idle(w) {
+				return Status{}, l.giveUp(w, l.refusal())
+			}
+			<-w.nudge
+		}
+	}
+}
+
+// nextStep says what a waiter does now: take in what a hand-over brought, ask
+// (wait below 0), or wait.
+func (l *Locker) nextStep(w *waiter) (got *handed, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	switch {
+	case w.given != nil:
+		got, w.given = w.given, nil
+		return got, 0
+	case w.asking:
+		return nil, time.Hour // a hand-over, which will nudge
+	}
+	mine := w.number == 0 || l.lines[w.g.req.Key].oldest() == w || l.line == nil
+	if mine && w.askAt <= now && now < w.ends || w.never() {
+		w.asking = true
+		return nil, -1
+	}
+	until := w.ends
+	if mine {
+		until = min(until, w.askAt)
+	}
+	return nil, max(0, until.Sub(now))
+}
+
+// never tells whether nothing has been asked for the waiter yet.
+func (w *waiter) never() bool { return w.number == 0 && w.held == nil && w.trouble == nil }
+
+// idle tells whether no request is on its way for the waiter.
+func (l *Locker) idle(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !w.asking && w.given == nil
+}
+
+// overdue tells whether the waiter's time is over and nothing is on its way.
+func (l *Locker) overdue(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now() >= w.ends && !w.asking && w.given == nil
+}
+
+func (l *Locker) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusing
+}
+
+// askInLine sends the waiter's claim once. The waiter is marked as asking.
+func (l *Locker) askInLine(w *waiter) (Grant, error) {
+	deadline := l.now().Add(l.cfg.StoreTimeout)
+	ctx, claim := l.claim(w.g, deadline)
+	defer ctx.cancel()
+	if l.line == nil {
+		l.countPoll(w)
+		return l.backend.Acquire(ctx, claim)
+	}
+	l.mu.Lock()
+	turn := l.turnLocked(w, l.now())
+	l.mu.Unlock()
+	l.countPoll(w)
+	return l.line.AcquireInLine(ctx, claim, turn)
+}
+
+// countPoll counts a request that no hint has called for, unless it is the
+// first.
+func (l *Locker) countPoll(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !w.never() && w.hinted == 0 {
+		l.observe.Polled()
+	}
+}
+
+// takeIn takes in the outcome of a request for a waiter. done says that the
+// wait is over, with that status and error.
+func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, done bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	w.asking = false
+	hinted := w.hinted
+	w.hinted = 0
+	l.answeredLocked(w.g, got.answer.Reading, got.err, now)
+	var held *HeldError
+	switch err := got.err; {
+	case err == nil:
+		if hinted != 0 {
+			l.observe.HandedOver(now.Sub(hinted))
+		}
+		l.leaveLocked(w, now)
+		st, err := l.grantLocked(ctx, w.g, got.answer, now)
+		return st, true, err
+	case errors.As(err, &held):
+		w.held, w.trouble, w.failures = held, nil, 0
+		if held.Standing != nil {
+			l.numberLocked(w, held.Standing.Number)
+			w.askAt = now.Add(held.Standing.AskIn)
+		} else {
+			w.failures++
+			w.askAt = now.Add(w.pause())
+		}
+	case errors.Is(err, ErrKeyConflict):
+		return Status{}, true, l.giveUpLocked(w, err, now)
+	case errors.Is(err, ErrSpent):
+		// Granted by a request that was not answered, and over by now.
+		w.g.token, w.askAt = NewToken(l.cfg.Holder), now
+	case CertainNo(err) && !errors.Is(err, ErrLate) && w.never():
+		return Status{}, true, l.giveUpLocked(w, err, now)
+	default:
+		w.trouble = err
+		w.failures++
+		w.askAt = now.Add(w.pause())
+	}
+	return Status{}, false, nil
+}
+
+// pause is how long to wait before asking again without a hint; jitter only
+// shortens it.
+func (w *waiter) pause() time.Duration {
+	pause := min(pollMin<<min(max(w.failures-1, 0), 10), pollMax)
+	return pause - rand.N(pause/4)
+}
+
+// giveUp ends a wait without a grant. why is nil if its time is over.
+func (l *Locker) giveUp(w *waiter, why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.giveUpLocked(w, why, l.now())
+}
+
+func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
+	g := w.g
+	at := l.lines[g.req.Key]
+	oldest := l.leaveLocked(w, now)
+	l.askedLocked(g)
+	if l.line != nil && (oldest || len(at.waiters) == 0) {
+		var rest int64
+		if next := at.oldest(); next != nil {
+			rest = next.number
+		}
+		switch {
+		case len(at.waiters) == 0:
+			l.departLocked(g.req.Key, 0, 0)
+		case w.number != 0 && rest != 0 && l.refusing == nil:
+			l.departLocked(g.req.Key, w.number, rest)
+		}
+	}
+	if why == nil {
+		why = w.verdict()
+	}
+	if g.lateUntil != 0 && g.inDoubt {
+		l.scheduleLocked(l.addChoreLocked(g, true), now)
+		if errors.Is(why, ErrAcquireUnresolved) {
+			l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.req.Key, "err", w.trouble)
+		}
+	}
+	if errors.Is(why, ErrKeyConflict) {
+		l.conflictLocked(g.req.Key, why)
+	}
+	return why
+}
+
+// verdict is the answer to a wait whose time is over.
+func (w *waiter) verdict() error {
+	switch {
+	case w.trouble != nil && w.g.inDoubt:
+		return ErrAcquireUnresolved
+	case w.trouble != nil:
+		return certainly(w.trouble)
+	}
+	held := HeldError{Occupancy: Occupancy{State: OccupancyUnknown}}
+	if w.held != nil {
+		held = *w.held
+	}
+	held.TimedOut = true
+	return &held
+}
+
+// handOver gives back what a chore is about and has the store grant it to the
+// next waiter of this sidecar in the same step, if there is one and nobody
+// elsewhere is ahead of it. False means that nothing was done.
+func (l *Locker) handOver(c *chore) bool {
+	l.mu.Lock()
+	now := l.now()
+	w := l.lines[c.key].oldest()
+	if l.line == nil || l.refusing != nil || w == nil || w.number == 0 || w.asking || w.given != nil || c.keepUntil > now || w.ends <= now {
+		l.mu.Unlock()
+		return false
+	}
+	w.asking = true
+	turn := l.turnLocked(w, now)
+	l.mu.Unlock()
+
+	ctx, claim := l.claim(w.g, now.Add(l.cfg.StoreTimeout))
+	defer ctx.cancel()
+	verdict, answer, err := l.line.HandOver(ctx, c.surrender(l.cfg.Holder, now), claim, turn)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.learnLocked(verdict.Reading, l.now())
+	l.settleLocked(c, now, verdict.Err, l.now())
+	w.hinted = now
+	w.given = &handed{answer, err}
+	w.look()
+	return true
+}
