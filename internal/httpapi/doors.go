@@ -18,8 +18,8 @@ const DefaultDoors = "127.0.0.1:5625,[::1]:5625"
 const unixScheme = "unix://"
 
 // OpenDoors listens on a comma-separated list of doors: an IP address with a
-// port, localhost with a port (both loopback addresses), or unix:///path. It
-// never listens anywhere else instead.
+// port, localhost with a port (both loopback addresses), a port alone (every
+// address), or unix:///path. It never listens anywhere else instead.
 //
 // A loopback address of IPv6 that cannot be had is a warning if another door
 // is open: many pods have no IPv6. All else that fails closes what was opened
@@ -28,8 +28,8 @@ const unixScheme = "unix://"
 func OpenDoors(list string, withToken bool, log *slog.Logger) ([]net.Listener, error) {
 	var open []net.Listener
 	var absent error
-	for address := range strings.SplitSeq(strings.ReplaceAll(list, " ", ""), ",") {
-		for _, door := range bothLoopbacks(address) {
+	for address := range strings.SplitSeq(list, ",") {
+		for _, door := range bothLoopbacks(strings.TrimSpace(address)) {
 			l, optional, err := openDoor(door, withToken)
 			switch {
 			case err == nil:
@@ -63,7 +63,7 @@ func openDoor(address string, withToken bool) (l net.Listener, optional bool, er
 		l, err = listenUnix(path)
 		return l, false, err
 	}
-	at, err := netip.ParseAddrPort(address)
+	at, err := netip.ParseAddrPort(spellOut(address))
 	if err != nil {
 		return nil, false, errors.New("a door is an IP address and a port, localhost and a port, or unix:///path")
 	}
@@ -77,8 +77,18 @@ func openDoor(address string, withToken bool) (l net.Listener, optional bool, er
 	} else if ip.IsLoopback() {
 		network = "tcp6"
 	}
-	l, err = net.Listen(network, netip.AddrPortFrom(ip, at.Port()).String())
+	// Where there is no IPv6, [::] cannot be had, but every address can.
+	host := strings.TrimPrefix(netip.AddrPortFrom(ip, at.Port()).String(), "[::]")
+	l, err = net.Listen(network, host)
 	return l, network == "tcp6", err
+}
+
+// spellOut puts in the host that a port alone leaves out.
+func spellOut(address string) string {
+	if strings.HasPrefix(address, ":") {
+		return "[::]" + address
+	}
+	return address
 }
 
 // listenUnix listens on a socket that its owner and group may use. A socket

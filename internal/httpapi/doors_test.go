@@ -98,13 +98,23 @@ func TestAddressesThatOthersReachNeedAToken(t *testing.T) {
 			t.Errorf("%s opened %v", list, hostsOf(t, doors))
 		}
 	}
-	if _, _, err := open(t, "0.0.0.0:0", true); err != nil {
-		t.Errorf("with a token: %v", err)
+	for _, list := range []string{"0.0.0.0:0", "[::]:0", ":0"} {
+		if _, _, err := open(t, list, true); err != nil {
+			t.Errorf("with a token: %v", err)
+		}
+	}
+}
+
+func TestASocketsPathIsTakenAsItStands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a socket")
+	doors, _, err := open(t, " unix://"+path, false)
+	if err != nil || doors[0].Addr().String() != path {
+		t.Errorf("%v, %v", doors, err)
 	}
 }
 
 func TestWhatIsNoAddressIsRefused(t *testing.T) {
-	for _, list := range []string{"", "5625", "127.0.0.1", "example.com:5625", "127.0.0.1:0,", "127.0.0.1:http", "127.0.0.1:70000", "unix://relative", "unix://", "unix:/x", "tcp://127.0.0.1:0"} {
+	for _, list := range []string{"", "5625", "127.0.0.1", "example.com:5625", "127.0.0.1:0,", "127.0.0.1:http", ":http", "127.0.0.1:70000", "unix://relative", "unix://", "unix:/x", "tcp://127.0.0.1:0"} {
 		if doors, _, err := open(t, list, true); err == nil {
 			t.Errorf("%q opened %v", list, doors[0].Addr())
 		}
