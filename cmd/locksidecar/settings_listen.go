@@ -75,6 +75,9 @@ func parseListenAddr(s string) (ListenAddr, error) {
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return ListenAddr{}, fmt.Errorf("%q has no valid port; it is a number from 0 (any free one) to 65535", s)
 	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" {
+		return ListenAddr{}, fmt.Errorf("%q names a host; a door is an IP address of this pod, or localhost", s)
+	}
 	return ListenAddr{"tcp", s}, nil
 }
 

@@ -190,7 +190,7 @@ func TestEachMistakeSaysWhatIsWrong(t *testing.T) {
 		{with("LISTEN", "unix:///"+strings.Repeat("p", 107)), "LISTEN", "at most 107"},
 		{with("LISTEN", ":5625"), "LISTEN", "set LOCKSIDECAR_API_TOKEN_FILE"},
 		{with("LISTEN", "127.0.0.1:5625,10.0.0.1:5625"), "LISTEN", "10.0.0.1:5625 can be reached from outside"},
-		{with("LISTEN", "lock.example:5625"), "LISTEN", "can be reached from outside"},
+		{with("LISTEN", "lock.example:5625"), "LISTEN", "names a host"},
 		{with("LISTEN", "127.0.0.1:5625,127.0.0.1:5625"), "LISTEN", "taken by an earlier element"},
 		{with("LISTEN", "unix:///a,unix:///a"), "LISTEN", "taken by an earlier element"},
 		{with("ADMIN_LISTEN", ":5625"), "ADMIN_LISTEN", "taken by LOCKSIDECAR_LISTEN"},
