@@ -96,7 +96,7 @@ func assemble(s Settings, hostname string, build BuildInfo, log *slog.Logger) (*
 		StoreUp: st.isUp, Warnings: st.warningsByCheck, Log: log,
 	})
 	c.locks, err = locker.New(locker.Config{
-		Holder: s.Holder, StoreTimeout: s.StoreTimeout, MaxHeld: s.MaxHeld, MaxTTL: s.MaxTTL,
+		Holder: s.Holder, StoreTimeout: s.StoreTimeout, MaxHeld: s.MaxHeld, MaxWaiters: s.MaxWaiters, MaxTTL: s.MaxTTL,
 		Observer: meter, Log: log,
 	}, meter.Backend(st.Backend), c.dog)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,8 +89,20 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("a fresh page differs from %s (rewrite it with -update):\n%s", golden, got)
+		t.Errorf("a fresh page differs from %s (rewrite it with -update): it lacks\n%sand has besides\n%s",
+			golden, linesWithout(string(want), got), linesWithout(got, string(want)))
 	}
+}
+
+// linesWithout returns the lines of text that other does not have.
+func linesWithout(text, other string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !slices.Contains(slices.Collect(strings.Lines(other)), line) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 func TestEveryListedLabelValueIsThere(t *testing.T) {
