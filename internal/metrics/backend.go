@@ -2,61 +2,61 @@ package metrics
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-type storeOp string
-
-const (
-	opAcquire  storeOp = "acquire"
-	opRenew    storeOp = "renew"
-	opRelease  storeOp = "release"
-	opInspect  storeOp = "inspect"
-	opAnnotate storeOp = "annotate"
-)
-
-var storeOps = []storeOp{opAcquire, opRenew, opRelease, opInspect, opAnnotate}
-
-// storeOutcome is what is known after a call. Of a batch it is the worst.
-type storeOutcome string
-
-const (
-	outcomeYes     storeOutcome = "yes"
-	outcomeNo      storeOutcome = "no"
-	outcomeFailed  storeOutcome = "failed"  // the store refused or was not reached: certainly not done
-	outcomeUnknown storeOutcome = "unknown" // may have happened or may yet happen
-)
-
-// storeOutcomes is in order from best to worst.
-var storeOutcomes = []storeOutcome{outcomeYes, outcomeNo, outcomeFailed, outcomeUnknown}
-
 // Backend returns inner, measured. It can do exactly what inner can do:
 // callers ask a backend for its abilities by asserting its type.
 func (m *Metrics) Backend(inner locker.Backend) locker.Backend {
-	b := &backend{inner, m}
-	inspect, inspects := inner.(locker.Inspector)
-	annotate, annotates := inner.(locker.Annotator)
-	switch {
-	case inspects && annotates:
+	in, inspects := inner.(locker.Inspector)
+	an, annotates := inner.(locker.Annotator)
+	qu, queues := inner.(locker.Queue)
+	b, i, a, q := &backend{inner, m}, inspector{in, m}, annotator{an, m}, queue{qu, m}
+
+	type abilities struct{ inspects, annotates, queues bool }
+	switch (abilities{inspects, annotates, queues}) {
+	case abilities{true, true, true}:
 		return struct {
 			*backend
 			inspector
 			annotator
-		}{b, inspector{inspect, m}, annotator{annotate, m}}
-	case inspects:
+			queue
+		}{b, i, a, q}
+	case abilities{true, true, false}:
 		return struct {
 			*backend
 			inspector
-		}{b, inspector{inspect, m}}
-	case annotates:
+			annotator
+		}{b, i, a}
+	case abilities{true, false, true}:
+		return struct {
+			*backend
+			inspector
+			queue
+		}{b, i, q}
+	case abilities{false, true, true}:
 		return struct {
 			*backend
 			annotator
-		}{b, annotator{annotate, m}}
+			queue
+		}{b, a, q}
+	case abilities{true, false, false}:
+		return struct {
+			*backend
+			inspector
+		}{b, i}
+	case abilities{false, true, false}:
+		return struct {
+			*backend
+			annotator
+		}{b, a}
+	case abilities{false, false, true}:
+		return struct {
+			*backend
+			queue
+		}{b, q}
 	}
 	return b
 }
@@ -76,14 +76,14 @@ func (b *backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, er
 func (b *backend) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
 	start := time.Now()
 	verdicts := b.inner.Renew(ctx, renewals)
-	b.m.calledBatch(opRenew, start, verdicts)
+	b.m.called(opRenew, start, errorsOf(verdicts)...)
 	return verdicts
 }
 
 func (b *backend) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
 	start := time.Now()
 	verdicts := b.inner.Release(ctx, surrenders)
-	b.m.calledBatch(opRelease, start, verdicts)
+	b.m.called(opRelease, start, errorsOf(verdicts)...)
 	return verdicts
 }
 
@@ -111,47 +111,41 @@ func (a annotator) Annotate(ctx context.Context, key locker.Key, token locker.To
 	return err
 }
 
-func (m *Metrics) called(op storeOp, start time.Time, err error) {
-	outcome, reason := classify(err)
-	m.storeDuration.WithLabelValues(string(op), string(outcome)).Observe(time.Since(start).Seconds())
-	if reason != "" {
-		m.storeErrors.WithLabelValues(string(reason)).Inc()
-	}
+type queue struct {
+	inner locker.Queue
+	m     *Metrics
 }
 
-// calledBatch counts each reason once a call: a lost connection is one error,
-// however many locks were in the batch.
-func (m *Metrics) calledBatch(op storeOp, start time.Time, verdicts []locker.Verdict) {
-	took := time.Since(start).Seconds()
-	worst := 0
-	var reasons []locker.StoreReason
-	for _, v := range verdicts {
-		outcome, reason := classify(v.Err)
-		worst = max(worst, slices.Index(storeOutcomes, outcome))
-		if reason != "" && !slices.Contains(reasons, reason) {
-			reasons = append(reasons, reason)
-			m.storeErrors.WithLabelValues(string(reason)).Inc()
-		}
-	}
-	m.storeDuration.WithLabelValues(string(op), string(storeOutcomes[worst])).Observe(took)
+func (q queue) AcquireInLine(ctx context.Context, c locker.Claim, t locker.Turn) (locker.Grant, error) {
+	start := time.Now()
+	grant, err := q.inner.AcquireInLine(ctx, c, t)
+	q.m.called(opAcquireInLine, start, err)
+	return grant, err
 }
 
-// classify tells what err leaves known and, if the store is to blame, why.
-func classify(err error) (storeOutcome, locker.StoreReason) {
-	var store *locker.StoreError
-	switch {
-	case err == nil:
-		return outcomeYes, ""
-	case errors.As(err, &store) && store.Certain:
-		return outcomeFailed, store.Reason
-	case store != nil:
-		return outcomeUnknown, store.Reason
-	case locker.CertainNo(err):
-		return outcomeNo, ""
-	case errors.Is(err, context.Canceled):
-		return outcomeUnknown, "" // we gave up, the store did nothing wrong
-	case errors.Is(err, context.DeadlineExceeded):
-		return outcomeUnknown, locker.StoreTimeout
+func (q queue) Leave(ctx context.Context, key locker.Key, t locker.Turn) error {
+	start := time.Now()
+	err := q.inner.Leave(ctx, key, t)
+	q.m.called(opLeave, start, err)
+	return err
+}
+
+func (q queue) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim, t locker.Turn) (locker.Verdict, locker.Grant, error) {
+	start := time.Now()
+	verdict, grant, err := q.inner.HandOver(ctx, s, c, t)
+	q.m.called(opHandOver, start, verdict.Err, err)
+	return verdict, grant, err
+}
+
+// Listen is not measured: it lasts as long as the process listens.
+func (q queue) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
+	q.inner.Listen(ctx, process, hear)
+}
+
+func errorsOf(verdicts []locker.Verdict) []error {
+	errs := make([]error, len(verdicts))
+	for i, v := range verdicts {
+		errs[i] = v.Err
 	}
-	return outcomeUnknown, locker.StoreFailed
+	return errs
 }

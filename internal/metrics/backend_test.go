@@ -43,37 +43,74 @@ type annotates struct{ err error }
 
 func (a annotates) Annotate(context.Context, locker.Key, locker.Token, string) error { return a.err }
 
+type queues struct {
+	verdict locker.Verdict
+	err     error
+}
+
+func (q queues) AcquireInLine(context.Context, locker.Claim, locker.Turn) (locker.Grant, error) {
+	return locker.Grant{Fence: 8}, q.err
+}
+
+func (q queues) Leave(context.Context, locker.Key, locker.Turn) error { return q.err }
+
+func (q queues) HandOver(context.Context, locker.Surrender, locker.Claim, locker.Turn) (locker.Verdict, locker.Grant, error) {
+	return q.verdict, locker.Grant{Fence: 9}, q.err
+}
+
+func (q queues) Listen(_ context.Context, process string, hear func(locker.Hint)) {
+	hear(locker.Hint{Key: locker.Key(process)})
+}
+
 func TestTheMeasuredBackendCanDoWhatTheInnerCan(t *testing.T) {
-	for _, c := range []struct {
-		name                string
-		inner               locker.Backend
-		inspects, annotates bool
-	}{
-		{"neither", &answers{}, false, false},
-		{"inspects", struct {
+	for _, inner := range []locker.Backend{
+		&answers{},
+		struct {
 			*answers
 			inspects
-		}{}, true, false},
-		{"annotates", struct {
+		}{},
+		struct {
 			*answers
 			annotates
-		}{}, false, true},
-		{"both", struct {
+		}{},
+		struct {
+			*answers
+			queues
+		}{},
+		struct {
 			*answers
 			inspects
 			annotates
-		}{}, true, true},
+		}{},
+		struct {
+			*answers
+			inspects
+			queues
+		}{},
+		struct {
+			*answers
+			annotates
+			queues
+		}{},
+		struct {
+			*answers
+			inspects
+			annotates
+			queues
+		}{},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			outer := New(quiet()).Backend(c.inner)
-			if _, ok := outer.(locker.Inspector); ok != c.inspects {
-				t.Errorf("inspects: %v", ok)
-			}
-			if _, ok := outer.(locker.Annotator); ok != c.annotates {
-				t.Errorf("annotates: %v", ok)
-			}
-		})
+		outer := New(quiet()).Backend(inner)
+		if got, want := abilitiesOf(outer), abilitiesOf(inner); got != want {
+			t.Errorf("inspects, annotates, queues: %v, want %v", got, want)
+		}
 	}
+}
+
+func abilitiesOf(b locker.Backend) [3]bool {
+	_, inspects := b.(locker.Inspector)
+	_, annotates := b.(locker.Annotator)
+	_, queues := b.(locker.Queue)
+	return [3]bool{inspects, annotates, queues}
 }
 
 func TestAnswersPassUnchanged(t *testing.T) {
@@ -83,9 +120,10 @@ func TestAnswersPassUnchanged(t *testing.T) {
 			*answers
 			inspects
 			annotates
+			queues
 		}{
 			&answers{grant: locker.Grant{Fence: 7}, err: failure, verdicts: []locker.Verdict{{}, {Err: failure}}},
-			inspects{failure}, annotates{failure},
+			inspects{failure}, annotates{failure}, queues{locker.Verdict{Err: locker.ErrGone}, failure},
 		}
 		b := New(quiet()).Backend(inner)
 		ctx := t.Context()
@@ -106,6 +144,23 @@ func TestAnswersPassUnchanged(t *testing.T) {
 		}
 		if err := b.(locker.Annotator).Annotate(ctx, "k", locker.Token{}, ""); err != failure {
 			t.Errorf("Annotate: %v", err)
+		}
+
+		q := b.(locker.Queue)
+		if grant, err := q.AcquireInLine(ctx, locker.Claim{}, locker.Turn{}); grant.Fence != 8 || err != failure {
+			t.Errorf("AcquireInLine: %v, %v", grant, err)
+		}
+		if err := q.Leave(ctx, "k", locker.Turn{}); err != failure {
+			t.Errorf("Leave: %v", err)
+		}
+		verdict, grant, err := q.HandOver(ctx, locker.Surrender{}, locker.Claim{}, locker.Turn{})
+		if verdict.Err != locker.ErrGone || grant.Fence != 9 || err != failure {
+			t.Errorf("HandOver: %v, %v, %v", verdict, grant, err)
+		}
+		var heard locker.Hint
+		q.Listen(ctx, "p", func(h locker.Hint) { heard = h })
+		if heard.Key != "p" {
+			t.Errorf("Listen: %v", heard)
 		}
 	})
 }
@@ -168,4 +223,29 @@ func TestABatchIsOneCallFiledUnderItsWorstVerdict(t *testing.T) {
 		wantLine(t, p, `locksidecar_store_errors_total{reason="write_refused"} 1`)
 		wantLine(t, p, `locksidecar_store_request_duration_seconds_count{op="renew",outcome="yes"} 0`)
 	})
+}
+
+func TestEveryAbilityIsCountedUnderItsOwnName(t *testing.T) {
+	m := New(quiet())
+	b := m.Backend(struct {
+		*answers
+		inspects
+		annotates
+		queues
+	}{queues: queues{verdict: locker.Verdict{Err: locker.ErrGone}}})
+	ctx := t.Context()
+	_, _ = b.(locker.Inspector).Inspect(ctx, "k")
+	_ = b.(locker.Annotator).Annotate(ctx, "k", locker.Token{}, "")
+	q := b.(locker.Queue)
+	_, _ = q.AcquireInLine(ctx, locker.Claim{}, locker.Turn{})
+	_ = q.Leave(ctx, "k", locker.Turn{})
+	_, _, _ = q.HandOver(ctx, locker.Surrender{}, locker.Claim{}, locker.Turn{})
+
+	p := page(t, m)
+	for op, outcome := range map[storeOp]storeOutcome{
+		opInspect: outcomeYes, opAnnotate: outcomeYes, opAcquireInLine: outcomeYes, opLeave: outcomeYes,
+		opHandOver: outcomeNo, // the worse of its two answers
+	} {
+		wantLine(t, p, fmt.Sprintf(`locksidecar_store_request_duration_seconds_count{op="%s",outcome="%s"} 1`, op, outcome))
+	}
 }

@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Buckets, in seconds. They reach from what a loopback Redis needs to the
 // longest that the settings allow.
 var (
-	storeBuckets    = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}
+	storeBuckets    = []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .3}
 	handoverBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
 	waitBuckets     = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 	holdBuckets     = []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600}

@@ -79,7 +79,7 @@ func New(c Config) *Metrics {
 		renewalSlack: histogram("renewal_slack_seconds",
 			"Validity that was left when a renewal succeeded; near 0, locks are about to be lost.", slackBuckets),
 
-		handover: histogram("handover_seconds", "Time from the wake-up of a waiter to its grant.", handoverBuckets),
+		handover: histogram("handover_seconds", "Time from the wake-up of a waiter, or the release that it waited for in this sidecar, to its grant.", handoverBuckets),
 		wakeups:  counter("wakeups_total", "Wake-ups received for waiters."),
 		polls:    counter("polls_total", "Calls to the store made for waiters without a wake-up."),
 		orphans:  counter("orphans_total", "Times that a value without expiry, or with one longer than anybody may ask for, was met at a lock's key."),

@@ -50,7 +50,8 @@ func (m *Metrics) Orphan() { m.orphans.Inc() }
 // at once, and a gauge that went back at the next scrape would go unseen.
 func (m *Metrics) ClockStep(time.Duration) { m.clockStep.raise() }
 
-// HandedOver takes the time from a waiter's wake-up to its grant.
+// HandedOver takes the time from a waiter's wake-up, or a release here, to its
+// grant.
 func (m *Metrics) HandedOver(took time.Duration) { m.handover.Observe(took.Seconds()) }
 
 // WokenUp counts a wake-up that reached a waiter.
