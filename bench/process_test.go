@@ -11,7 +11,7 @@ import (
 func TestTheEndOfAProcessEndsTheWaitForItsAnswer(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("no shell")
+		t.Fatal(err)
 	}
 	p, err := start("failing", nil, sh, "-c", "echo no settings >&2; exit 3")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestTheEndOfAProcessEndsTheWaitForItsAnswer(t *testing.T) {
 func TestAProcessThatWillNotEndIsKilled(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
-		t.Skip("no sleep")
+		t.Fatal(err)
 	}
 	p, err := start("sleeping", nil, sleep, "600")
 	if err != nil {
