@@ -93,6 +93,7 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 		return nil, Status{}, nil, ErrTooManyLocks
 	}
 	l.lastID++
+	r = r.owned()
 	g := &grant{
 		id: l.lastID, req: r, token: NewToken(l.cfg.Holder), entered: now, asked: now,
 		note: r.Note, ttl: r.TTL, maxHold: r.MaxHold,
@@ -190,6 +191,7 @@ func (l *Locker) askedLocked(g *grant) {
 	if len(l.asking[g.req.Key]) == 0 {
 		delete(l.asking, g.req.Key)
 	}
+	l.signalLocked()
 }
 
 // refusedLocked turns the backend's error into the caller's, and undoes what

@@ -88,31 +88,37 @@ func (l *Locker) takeCleared(mode ReleaseMode, last bool) (batch []*chore, held 
 	return batch, held, l.changed
 }
 
-// finish waits, while ctx lasts, until everything that is being given back has
-// been confirmed.
+// finish waits, while ctx lasts, until every request for a lock has had its
+// outcome and everything that is being given back has been confirmed.
 func (l *Locker) finish(ctx context.Context) {
 	for {
-		c := l.anyUnsettled()
-		if c == nil {
+		settled, changed := l.unfinished()
+		if settled == nil && changed == nil {
 			return
 		}
 		select {
-		case <-c.settled:
+		case <-settled:
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (l *Locker) anyUnsettled() *chore {
+// unfinished returns when to look again: settled if something is being given
+// back, changed if something is being asked for, else nil.
+func (l *Locker) unfinished() (settled, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.askCount > 0 {
+		changed = l.changed
+	}
 	for key := range l.chores {
 		if c := l.unsettledLocked(key); c != nil {
-			return c
+			return c.settled, changed
 		}
 	}
-	return nil
+	return nil, changed
 }
 
 func (l *Locker) count(dropped []*chore) Counts {

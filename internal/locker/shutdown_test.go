@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
@@ -155,6 +156,35 @@ func TestAGrantThatArrivesDuringShutdownIsGivenBack(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		s.shutDown(locker.ModeDrop)
+		if _, _, taken := w.store.Value("k"); taken {
+			t.Error("left behind")
+		}
+	})
+}
+
+func TestShutdownWaitsForARequestThatIsOnItsWayAndUndoesIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		asked := make(chan struct{})
+		g := &gate{Backend: w.store}
+		g.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+			close(asked)
+			time.Sleep(200 * time.Millisecond)
+			return w.store.Acquire(ctx, c)
+		}
+		s := w.sidecarOn("a", g, locker.Config{})
+		refusal := make(chan error, 1)
+		go func() { refusal <- s.tryTake(want("k", time.Minute)) }()
+		<-asked
+		s.shutDown(locker.ModeDrop)
+		synctest.Wait()
+		select {
+		case err := <-refusal:
+			if !errors.Is(err, locker.ErrShuttingDown) {
+				t.Errorf("the caller is told %v", err)
+			}
+		default:
+			t.Error("the process would end before it knows whether it has the lock")
+		}
 		if _, _, taken := w.store.Value("k"); taken {
 			t.Error("left behind")
 		}
