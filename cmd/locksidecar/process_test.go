@@ -119,7 +119,7 @@ func (l launch) start(t testing.TB) *proc {
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.out
 	p.cmd.Dir = t.TempDir()
-	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}
+	p.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1 atexit_sleep_ms=0"}
 	env := []string{"LISTEN=127.0.0.1:0", "ADMIN_LISTEN=127.0.0.1:0", "LOG_LEVEL=debug", "LOG_FORMAT=json"}
 	for _, setting := range append(env, l.Env...) {
 		name, value, _ := strings.Cut(setting, "=")
