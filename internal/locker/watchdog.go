@@ -127,6 +127,7 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 	if l.byID[g.id] != g || !l.aliveLocked(g, now) {
 		return // released or lost meanwhile; the chore made then covers this request
 	}
+	slack := g.validUntil.Sub(now)
 	switch {
 	case v.Err == nil:
 		if item.ask.Keep > 0 {
@@ -141,15 +142,15 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 			g.failures++
 		}
 		if l.aliveLocked(g, now) {
-			l.observe.Renewed(RenewOK, g.validUntil.Sub(now))
+			l.observe.Renewed(RenewOK, slack)
 			l.dog.Watch(g.beat())
 		}
 	case isLoss(v.Err):
-		l.observe.Renewed(RenewLost, g.validUntil.Sub(now))
+		l.observe.Renewed(RenewLost, slack)
 		l.loseLocked(g, causeOf(v.Err), now)
 	default:
 		g.failures++
-		l.observe.Renewed(RenewFailed, g.validUntil.Sub(now))
+		l.observe.Renewed(RenewFailed, slack)
 		l.dog.Watch(g.beat())
 	}
 }
