@@ -21,11 +21,12 @@ func (b *Backend) Value(key locker.Key) (value string, ttl time.Duration, ok boo
 	return r.value, ttl, r.taken()
 }
 
-// Wipe loses all data, as FLUSHALL does, the memory of grants included.
+// Wipe loses all data, as FLUSHALL does, the memory of grants and the lines
+// included.
 func (b *Backend) Wipe() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rows = table{}
+	b.rows, b.lines = table{}, lines{}
 }
 
 // Delete frees the key, as DEL on the lock's own key does: the last grant is
@@ -51,4 +52,13 @@ func (b *Backend) Put(key locker.Key, value string, ttl time.Duration) {
 		r.hold(value, now, ttl)
 	}
 	b.rows.set(key, r)
+}
+
+// LineTTL returns how long something of the key's line is kept from now on if
+// nobody asks for the key again: 0 if nothing is.
+func (b *Backend) LineTTL(key locker.Key) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	return max(0, b.lines.get(key, now).forgetAt.Sub(now))
 }

@@ -18,7 +18,10 @@ func (b *Backend) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy
 	if r.foreverTaken() {
 		return locker.Occupancy{}, locker.ErrKeyConflict
 	}
-	return r.occupancy(now), nil
+	l := b.lines.get(key, now)
+	o := r.occupancy(now)
+	o.QueueLength = len(l.places) - l.deadHeads(now)
+	return o, nil
 }
 
 // Annotate implements [locker.Annotator].
@@ -37,7 +40,7 @@ func (b *Backend) Annotate(ctx context.Context, key locker.Key, token locker.Tok
 	return nil
 }
 
-// occupancy says in public who has the key.
+// occupancy says in public who has the key, and nothing of its line.
 func (r row) occupancy(now locker.Instant) locker.Occupancy {
 	if !r.taken() {
 		return locker.Occupancy{State: locker.OccupancyFree}

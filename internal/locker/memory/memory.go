@@ -9,7 +9,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -28,20 +27,23 @@ type Config struct {
 	Wall func() time.Time
 }
 
-// Backend is a [locker.Backend], [locker.Inspector] and [locker.Annotator].
-// Any number of Lockers may share one.
+// Backend is a [locker.Backend], [locker.Inspector], [locker.Annotator] and
+// [locker.Queue]. Any number of Lockers may share one.
 type Backend struct {
 	now  locker.Clock
 	wall func() time.Time
 
-	mu   sync.Mutex
-	rows table
+	mu        sync.Mutex
+	rows      table
+	lines     lines
+	listeners map[string][]*listener // by process
 }
 
 var (
 	_ locker.Backend   = (*Backend)(nil)
 	_ locker.Inspector = (*Backend)(nil)
 	_ locker.Annotator = (*Backend)(nil)
+	_ locker.Queue     = (*Backend)(nil)
 )
 
 // New returns a Backend in which every key is free.
@@ -56,12 +58,6 @@ func New(config Config) *Backend {
 	return b
 }
 
-// errNoRecord is the answer to a claim whose token is at the key though it was
-// never granted here: somebody else wrote it.
-var errNoRecord = &locker.StoreError{
-	Reason: locker.StoreFailed, Err: errors.New("the claim's token is at the key, and the record of its grant is not there"),
-}
-
 // Acquire implements [locker.Backend].
 func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
 	if err := over(ctx); err != nil {
@@ -69,35 +65,9 @@ func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, er
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, wall := b.now(), b.wall()
-	reading := locker.Reading{UnixMicro: wall.UnixMicro()}
-	if now > c.NotAfter {
-		return locker.Grant{Reading: reading}, locker.ErrLate
-	}
-
-	r := b.rows.get(c.Key, now)
-	ours, granted := r.heldBy(c.Token), r.grant.token == c.Token.Reveal()
-	switch {
-	case r.foreverTaken():
-		return locker.Grant{Reading: reading}, locker.ErrKeyConflict
-	case ours && granted:
-		return locker.Grant{Fence: r.grant.fence, Reading: reading}, nil
-	case ours:
-		return locker.Grant{Reading: reading}, errNoRecord
-	case r.taken():
-		return locker.Grant{Reading: reading}, &locker.HeldError{Occupancy: r.occupancy(now)}
-	case granted:
-		return locker.Grant{Reading: reading}, locker.ErrSpent
-	}
-
-	fence, err := nextFence(r.grant.fence, wall, c.Floor)
-	if err != nil {
-		return locker.Grant{Reading: reading}, err
-	}
-	r.hold(c.Token.Reveal(), now, c.Keep)
-	r.grant = grant{token: c.Token.Reveal(), fence: fence, since: wall, note: c.Note, forgetAt: r.until.Add(remember)}
-	b.rows.add(c.Key, r, now)
-	return locker.Grant{Fence: fence, Reading: reading}, nil
+	a := b.attemptLocked(c)
+	fence, err := b.tryLocked(a)
+	return locker.Grant{Fence: fence, Reading: a.reading()}, err
 }
 
 // Renew implements [locker.Backend].
@@ -121,20 +91,28 @@ func (b *Backend) Renew(ctx context.Context, renewals []locker.Renewal) []locker
 // Release implements [locker.Backend].
 func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
 	return b.each(ctx, len(surrenders), func(i int, now locker.Instant) error {
-		surrender := surrenders[i]
-		r, err := b.rows.held(surrender.Key, surrender.Token, now)
-		if err != nil {
-			return err
+		err := b.releaseLocked(surrenders[i], now)
+		if err == nil && surrenders[i].Keep <= 0 {
+			b.freedLocked(surrenders[i].Key, now)
 		}
-		r.free()
-		r.grant.forgetAt = now.Add(remember)
-		if surrender.Keep > 0 {
-			r.hold(locker.Tombstone(surrender.Holder, locker.TombstoneMinHold), now, surrender.Keep)
-			r.grant.forgetAt = r.until.Add(remember)
-		}
-		b.rows.set(surrender.Key, r)
-		return nil
+		return err
 	})
+}
+
+// releaseLocked gives a lock back, or leaves its tombstone, and wakes nobody.
+func (b *Backend) releaseLocked(s locker.Surrender, now locker.Instant) error {
+	r, err := b.rows.held(s.Key, s.Token, now)
+	if err != nil {
+		return err
+	}
+	r.free()
+	r.grant.forgetAt = now.Add(remember)
+	if s.Keep > 0 {
+		r.hold(locker.Tombstone(s.Holder, locker.TombstoneMinHold), now, s.Keep)
+		r.grant.forgetAt = r.until.Add(remember)
+	}
+	b.rows.set(s.Key, r)
+	return nil
 }
 
 // each answers a batch of n, one reading of the clocks for all.
