@@ -73,10 +73,9 @@ func serveCommand(dev bool, stderr io.Writer) int {
 	if dev {
 		log.Warn("development mode: locks live in this process alone and exclude nobody else")
 	}
-	code, err := serve(settings, hostname, ReadBuildInfo(), log)
-	if err != nil {
-		log.Error("stopped", "err", err)
+	if err := serve(settings, hostname, ReadBuildInfo(), log); err != nil {
+		log.Error("failed", "err", err)
 		return exitFailure
 	}
-	return code
+	return 0
 }

@@ -33,9 +33,9 @@ type sidecar struct {
 }
 
 // serve builds the parts from the store outwards, serves until a signal or
-// POST /quit, and takes them down from the doors inwards. It returns the exit
-// code.
-func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) (int, error) {
+// POST /quit, and takes them down from the doors inwards. The last line of the
+// log says what became of the locks.
+func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error {
 	// A signal that comes while the parts are built must not kill us.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -43,12 +43,12 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) (int,
 
 	c, err := assemble(s, hostname, build, log)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer c.store.close()
 	doors, adminDoor, err := openDoors(s, log)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	c.logStart(build, doors, adminDoor)
 
@@ -57,8 +57,6 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) (int,
 	inner.Go(func() { c.dog.Run(ctx, c.locks) })
 	inner.Go(func() { c.locks.Run(ctx) })
 	inner.Go(func() { c.store.watch(ctx) })
-	defer inner.Wait()
-	defer cancel()
 
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
@@ -66,7 +64,6 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) (int,
 	if c.admin != nil {
 		serving.Go(func() { failed <- c.admin.Serve(adminDoor) })
 	}
-	defer serving.Wait()
 	c.started.Store(true)
 
 	var failure error
@@ -78,7 +75,13 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) (int,
 	case failure = <-failed:
 		log.Error("a door has failed: shutting down", "err", failure)
 	}
-	return c.shutDown(signals), failure
+	counts := c.shutDown(signals)
+	serving.Wait()
+	cancel()
+	inner.Wait() // they log too
+	log.Info("stopped", "dropped", counts.Dropped, "released", counts.Released,
+		"unconfirmed", counts.Unconfirmed, "left_to_expire", counts.Left)
+	return failure
 }
 
 // assemble builds the parts; it opens nothing and starts nothing.

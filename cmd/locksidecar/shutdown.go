@@ -20,9 +20,9 @@ const (
 )
 
 // shutDown ends what is held as the settings say, with the doors open, then
-// closes them. A further signal returns at once with nothing dropped. It
-// returns the exit code.
-func (c *sidecar) shutDown(signals <-chan os.Signal) int {
+// closes them. It returns what became of the locks. A further signal ends the
+// process at once, with nothing more given back.
+func (c *sidecar) shutDown(signals <-chan os.Signal) locker.Counts {
 	bound := shutdownBound
 	if c.settings.ShutdownMode == locker.ModeRelease {
 		bound = c.settings.ShutdownGrace + afterGrace
@@ -31,12 +31,9 @@ func (c *sidecar) shutDown(signals <-chan os.Signal) int {
 	defer cancel()
 	done := make(chan locker.Counts, 1)
 	go func() { done <- c.locks.Shutdown(ctx, c.settings.ShutdownMode, c.settings.ShutdownGrace) }()
+	var counts locker.Counts
 	select {
-	case counts := <-done:
-		c.closeDoors()
-		c.log.Info("stopped", "dropped", counts.Dropped, "released", counts.Released,
-			"unconfirmed", counts.Unconfirmed, "left_to_expire", counts.Left)
-		return 0
+	case counts = <-done:
 	case sig := <-signals:
 		c.log.Warn("second signal: exiting at once; what is held ends by its TTL",
 			"signal", sig.String(), "left_to_expire", c.locks.Stats().Held)
@@ -45,8 +42,9 @@ func (c *sidecar) shutDown(signals <-chan os.Signal) int {
 			code = 128 + int(number)
 		}
 		os.Exit(code)
-		return code
 	}
+	c.closeDoors()
+	return counts
 }
 
 // closeDoors lets answers that are being written get out, then cuts.
