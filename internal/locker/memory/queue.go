@@ -46,7 +46,7 @@ func (b *Backend) Leave(ctx context.Context, key locker.Key, t locker.Turn) erro
 	now := b.now()
 	l := b.lines.get(key, now)
 	i := l.index(t.Process)
-	if i < 0 || l.places[i].number != t.Number || l.places[i].call > t.Call {
+	if i < 0 || t.Number != 0 && l.places[i].number != t.Number || l.places[i].call > t.Call {
 		return nil // another caller has the place
 	}
 	p := l.take(t.Process)
