@@ -17,16 +17,25 @@ type Queue interface {
 	// granted now, it takes its place in line, or keeps it, and the answer is
 	// a *HeldError with a Standing. A grant gives the place to t.Rest, or up.
 	// A place that was dropped by mistake comes back with its number.
+	//
+	// The place has the number that the process's latest call gives it: the
+	// lesser of t.Number and t.Rest. A call without a number, or one that is
+	// executed after a later one, leaves an earlier place where it is. So an
+	// ask that comes when its caller has left holds nobody up for good.
 	AcquireInLine(ctx context.Context, c Claim, t Turn) (Grant, error)
 
 	// Leave takes the caller with t.Number out of line; t.Rest keeps the
-	// place. If the key is free by then, the first in line is woken.
+	// place. If the key is free by then, the first in line is woken. A number
+	// of 0 stands for whatever number the place has. Nothing is changed if
+	// another caller has the place, or if a later call has spoken for it.
 	Leave(ctx context.Context, key Key, t Turn) error
 
 	// HandOver gives a lock back and grants it, in one step, to the next
 	// caller of the same process, if nobody elsewhere is ahead of that one and
 	// no minimum hold is left. The verdict is as for Release. The grant is as
 	// for AcquireInLine, and certainly refused if the verdict is a certain no.
+	// Both are for one key. Sent again after it was carried out, it says so
+	// again.
 	HandOver(ctx context.Context, s Surrender, c Claim, t Turn) (Verdict, Grant, error)
 
 	// Listen tells what the store has to say to a process until ctx is over;
@@ -39,7 +48,7 @@ type Queue interface {
 type Turn struct {
 	Process  string        // no other process has the same
 	Number   int64         // the caller's arrival number; 0 asks for one
-	Rest     int64         // the number of the process's next caller; 0 for none
+	Rest     int64         // the least number of the process's other callers; 0 for none
 	Call     int64         // rises with every call of the process for this key
 	WaitLeft time.Duration // the process waits no longer than this, unless it says so again
 }
