@@ -24,7 +24,7 @@ type Locks interface {
 	//
 	// The other errors: *locker.HeldError, *locker.MismatchError,
 	// *locker.InvalidError, *locker.StoreError, and locker's ErrKeyConflict,
-	// ErrOwnerBusy, ErrTooManyLocks, ErrShuttingDown, ErrDraining,
+	// ErrOwnerBusy, ErrTooManyLocks, ErrTooManyWaiters, ErrShuttingDown, ErrDraining,
 	// ErrAcquireUnresolved and ErrUnsupported.
 	Acquire(ctx context.Context, r locker.Request) (st locker.Status, repeated bool, err error)
 

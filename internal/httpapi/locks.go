@@ -67,11 +67,8 @@ func (a *api) acquireRequest(r *http.Request) (locker.Request, error) {
 	if in.err != nil {
 		return locker.Request{}, in.err
 	}
-	switch {
-	case bind == bindConnection:
+	if bind == bindConnection {
 		return locker.Request{}, notYet("bind=connection")
-	case req.Wait > 0:
-		return locker.Request{}, notYet("wait above 0")
 	}
 	for name := range in.params {
 		req.Given[locker.Parameter(name)] = true

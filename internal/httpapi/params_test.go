@@ -39,8 +39,8 @@ func TestAcquireReadsItsParametersFromEverywhere(t *testing.T) {
 		Key: "k", Owner: "w1", TTL: 90 * time.Second, Renew: false, MaxHold: 2 * time.Hour,
 		MinHold: 1500 * time.Millisecond, Note: "nightly report; part 2 + 3",
 	}
-	pairs := "ttl=1m30s&owner=w1&renew=false&max_hold=2h&min_hold=1500ms&note=nightly+report%3B+part+2+%2B+3&wait=0&bind=none"
-	object := `{"ttl":"1m30s","owner":"w1","renew":false,"max_hold":"2h","min_hold":"1500ms","note":"nightly report; part 2 + 3","wait":"0","bind":"none"}`
+	pairs := "ttl=1m30s&owner=w1&renew=false&max_hold=2h&min_hold=1500ms&note=nightly+report%3B+part+2+%2B+3&wait=20s&bind=none"
+	object := `{"ttl":"1m30s","owner":"w1","renew":false,"max_hold":"2h","min_hold":"1500ms","note":"nightly report; part 2 + 3","wait":"20s","bind":"none"}`
 	for name, test := range map[string]struct{ target, body, contentType string }{
 		"query":                    {"/locks/k?" + pairs, "", ""},
 		"form":                     {"/locks/k", pairs, formType},
@@ -74,7 +74,7 @@ func TestAcquireReadsItsParametersFromEverywhere(t *testing.T) {
 			got.Given = nil
 			want := want
 			if got.Key != want.Key || got.Owner != want.Owner || got.TTL != want.TTL || got.Renew != want.Renew ||
-				got.MaxHold != want.MaxHold || got.MinHold != want.MinHold || got.Note != want.Note || got.Wait != 0 {
+				got.MaxHold != want.MaxHold || got.MinHold != want.MinHold || got.Note != want.Note || got.Wait != 20*time.Second {
 				t.Errorf("asked for %+v, want %+v", got, want)
 			}
 		})
@@ -208,7 +208,6 @@ func TestMistakenParametersAreRefused(t *testing.T) {
 		{"POST", "/locks/k", "note=" + strings.Repeat("x", 5000), formType, 413, "body_too_large", "4096"},
 
 		// what this version cannot do yet
-		{"POST", "/locks/k?wait=5s", "", "", 501, "unsupported", "wait"},
 		{"POST", "/locks/k?bind=connection", "", "", 501, "unsupported", "bind"},
 	} {
 		t.Run(test.method+" "+test.target[:min(len(test.target), 30)]+" "+test.body[:min(len(test.body), 20)], func(t *testing.T) {
@@ -270,7 +269,7 @@ func FuzzParams(f *testing.F) {
 			}
 			return
 		}
-		if req.TTL < time.Second || req.TTL > 24*time.Hour || req.Wait != 0 || req.MinHold < 0 || req.MaxHold < 0 ||
+		if req.TTL < time.Second || req.TTL > 24*time.Hour || req.Wait < 0 || req.Wait > time.Hour || req.MinHold < 0 || req.MaxHold < 0 ||
 			req.TTL%time.Millisecond != 0 || !utf8.ValidString(req.Owner+req.Note) || utf8.RuneCountInString(req.Note) > 256 {
 			t.Errorf("accepted %+v", req)
 		}

@@ -22,8 +22,9 @@ type outcome struct {
 // outcomes is the one place where errors become status codes. The first row
 // that fits counts. A code never changes its meaning.
 var outcomes = []outcome{
-	{"held", http.StatusConflict, "the lock is held", held(false)},
-	{"queued", http.StatusConflict, "the lock is free, but others are in line for it", held(true)},
+	{"wait_timeout", http.StatusConflict, "the wait is over and the lock was not free for this caller", held(func(e *locker.HeldError) bool { return e.TimedOut })},
+	{"queued", http.StatusConflict, "the lock is free, but others are in line for it", held(func(e *locker.HeldError) bool { return e.Queued })},
+	{"held", http.StatusConflict, "the lock is held", as[*locker.HeldError]},
 	{"parameter_mismatch", http.StatusConflict, "this owner holds the lock with other parameters", as[*locker.MismatchError]},
 	{"owner_busy", http.StatusConflict, "this owner is already asking for the lock", is(locker.ErrOwnerBusy)},
 	{"owner_mismatch", http.StatusConflict, "the lock is another worker's", is(locker.ErrOwnerMismatch)},
@@ -31,6 +32,7 @@ var outcomes = []outcome{
 	{"lost", http.StatusGone, "the lock was held and has been lost", as[*locker.LostError]},
 	{"key_conflict", http.StatusUnprocessableEntity, "something that is not a lock lives at the key", is(locker.ErrKeyConflict)},
 	{"too_many_locks", http.StatusTooManyRequests, "this sidecar holds as many locks as it may", is(locker.ErrTooManyLocks)},
+	{"too_many_waiters", http.StatusTooManyRequests, "as many callers wait here as may", is(locker.ErrTooManyWaiters)},
 	{"unsupported", http.StatusNotImplemented, "this is not supported", is(locker.ErrUnsupported)},
 	{"caller_gone", http.StatusBadRequest, "the caller closed its side of the connection before the answer; nothing is held", is(locker.ErrCallerGone)},
 
@@ -84,10 +86,10 @@ func as[T error](err error) bool {
 	return errors.As(err, &target)
 }
 
-func held(queued bool) func(error) bool {
+func held(how func(*locker.HeldError) bool) func(error) bool {
 	return func(err error) bool {
 		var e *locker.HeldError
-		return errors.As(err, &e) && e.Queued == queued
+		return errors.As(err, &e) && how(e)
 	}
 }
 

@@ -30,6 +30,8 @@ func TestEachErrorHasItsStatusAndCode(t *testing.T) {
 	}{
 		{&locker.HeldError{HeldHere: true, Occupancy: locker.Occupancy{State: locker.OccupancyHeld, ExpiresIn: 1500 * time.Millisecond, QueueLength: 1, Holder: &locker.Holder{Pod: "p", Since: at, Note: "n"}}}, 409, "held",
 			`"state":"held","holder":{"pod":"p","since":"2026-01-02T03:04:05.000Z","note":"n"},"expires_in_ms":1500,"queue_length":1,"held_here":true`},
+		{&locker.HeldError{TimedOut: true, Queued: true, Occupancy: locker.Occupancy{State: locker.OccupancyFree, QueueLength: 2}}, 409, "wait_timeout", `"queue_length":2`},
+		{locker.ErrTooManyWaiters, 429, "too_many_waiters", ""},
 		{&locker.HeldError{Queued: true, Occupancy: locker.Occupancy{State: locker.OccupancyFree, QueueLength: 3}}, 409, "queued", `"queue_length":3,"held_here":false`},
 		{&locker.MismatchError{Parameter: "ttl"}, 409, "parameter_mismatch", `"parameter":"ttl"`},
 		{&locker.InvalidError{Parameter: "min_hold", Problem: "too long"}, 400, "invalid_min_hold", `"detail":"min_hold: too long"`},
