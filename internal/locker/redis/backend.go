@@ -99,6 +99,7 @@ func New(config Config) (*Backend, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
+	silenceDriver()
 	return &Backend{
 		keys: layout{config.KeyPrefix},
 		node: newNode(newConnector(a, config), config.StoreTimeout),

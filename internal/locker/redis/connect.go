@@ -119,6 +119,14 @@ func (c *connector) openAs(ctx context.Context, who credentials) (*link, error) 
 	return l, nil
 }
 
+// silenceDriver keeps the driver from writing to the process's standard error:
+// all that it would tell is in its errors too.
+var silenceDriver = sync.OnceFunc(func() { goredis.SetLogger(mute{}) })
+
+type mute struct{}
+
+func (mute) Printf(context.Context, string, ...any) {}
+
 // newClient returns a client of the driver that uses w, and opens no
 // connection itself: its own dialling hides whether a request was sent, goes
 // on after its caller has left, and holds errors back for a second.

@@ -64,6 +64,7 @@ var replyTable = map[string]verdict{
 
 // readReply finds the meaning of an error reply.
 func readReply(text string) verdict {
+	text = withoutPosition(text)
 	found, v := "", verdict{reason: locker.StoreFailed}
 	for prefix, meaning := range replyTable {
 		if len(prefix) > len(found) && strings.HasPrefix(text, prefix) {
@@ -71,6 +72,20 @@ func readReply(text string) verdict {
 		}
 	}
 	return v
+}
+
+// withoutPosition takes off what Redis before 7.0 puts in front of an error
+// that a command met within a script, as in
+// "ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -OOM …".
+func withoutPosition(text string) string {
+	const position = "@user_script:"
+	if !strings.HasPrefix(text, position) && !strings.HasPrefix(text, "ERR Error running script") {
+		return text
+	}
+	if at := strings.LastIndex(text, position); at >= 0 {
+		return strings.TrimLeft(text[at+len(position):], " 0123456789:-")
+	}
+	return text
 }
 
 // replyFailure translates an error reply.

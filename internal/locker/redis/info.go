@@ -96,8 +96,7 @@ type Warning struct {
 // CheckNames lists the checks.
 var CheckNames = []string{"eviction", "persistence", "version", "role"}
 
-// Checks returns what is wrong with the server's settings. What it does not
-// tell us is not warned of.
+// Checks asks the server about itself and returns the warnings.
 func (b *Backend) Checks(ctx context.Context) ([]Warning, error) {
 	s, err := b.ServerInfo(ctx)
 	if err != nil {
@@ -106,6 +105,8 @@ func (b *Backend) Checks(ctx context.Context) ([]Warning, error) {
 	return s.Warnings(), nil
 }
 
+// Warnings returns what is wrong with the settings. What the server does not
+// tell is not warned of.
 func (s ServerInfo) Warnings() []Warning {
 	var all []Warning
 	warn := func(check, format string, args ...any) {

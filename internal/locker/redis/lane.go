@@ -33,12 +33,21 @@ func (l *lane) run() {
 		defer l.use.Unlock()
 		l.dropLocked()
 	}()
-	for l.p.waiting(l) || l.sleep() {
-		if l.p.ctx.Err() != nil {
+	idle := true // so it was made
+	for {
+		if idle && !l.sleep() || l.p.ctx.Err() != nil {
 			return
 		}
-		if err := l.sendQueued(); err != nil && l.p.unreachable(l, err) && !l.sleep() {
-			return
+		answered, err := l.sendQueued()
+		if err != nil && l.p.unreachable(l, err) {
+			idle = true
+			continue
+		}
+		idle = !l.p.waiting(l)
+		// Only now, so that a caller who goes on at once finds the lane idle
+		// and does not have another connection opened.
+		for _, c := range answered {
+			close(c.done)
 		}
 	}
 }
@@ -61,23 +70,24 @@ func (l *lane) sleep() bool {
 	}
 }
 
-// sendQueued sends one batch of what is queued. It fails if there is no
-// connection, and has taken nothing then: what is still queued when its
-// deadline passes has certainly not been executed.
-func (l *lane) sendQueued() error {
+// sendQueued sends one batch of what is queued and returns it with its
+// answers, of which nobody has been told. It fails if there is no connection,
+// and has taken nothing then: what is still queued when its deadline passes
+// has certainly not been executed.
+func (l *lane) sendQueued() ([]*call, error) {
 	l.use.Lock()
 	defer l.use.Unlock()
 	if err := l.connectLocked(); err != nil {
-		return err
+		return nil, err
 	}
 	batch := l.p.next()
 	if len(batch) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithDeadline(l.p.ctx, latest(batch))
 	defer cancel()
 	l.sendLocked(ctx, batch)
-	return nil
+	return batch, nil
 }
 
 // sendOne sends a call from its caller's goroutine over the borrowed lane, and
@@ -113,6 +123,7 @@ func (l *lane) connectLocked() error {
 	l.dropLocked()
 	link, err := l.p.connector.connect(l.p.ctx)
 	if err != nil {
+		l.p.notConnected()
 		return err
 	}
 	l.link = link
@@ -130,8 +141,8 @@ func (l *lane) dropLocked() {
 	l.p.disconnected(l)
 }
 
-// sendLocked sends the calls in one write and answers them all. Scripts that
-// the server does not know yet are sent again in full. ctx must have a
+// sendLocked sends the calls in one write and sets the answers of all. Scripts
+// that the server does not know yet are sent again in full. ctx must have a
 // deadline.
 func (l *lane) sendLocked(ctx context.Context, batch []*call) {
 	if unknown := l.exchangeLocked(ctx, batch, false); len(unknown) > 0 {
@@ -150,13 +161,13 @@ func latest(batch []*call) time.Time {
 	return deadline
 }
 
-// exchangeLocked makes one round trip. It answers the calls, except those whose
-// script the server does not know, which it returns. whole sends the scripts
-// in full; then none is returned.
+// exchangeLocked makes one round trip. It sets the answers of the calls, except
+// those whose script the server does not know, which it returns. whole sends
+// the scripts in full; then none is returned.
 func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (unknown []*call) {
 	if l.link == nil { // lost in the round trip before
 		for _, c := range batch {
-			c.fail(&locker.StoreError{Reason: locker.StoreBroken, Certain: true, Err: errors.New("the connection ended before the script was sent in full")})
+			c.err = &locker.StoreError{Reason: locker.StoreBroken, Certain: true, Err: errors.New("the connection ended before the script was sent in full")}
 		}
 		return nil
 	}
@@ -173,7 +184,6 @@ func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (u
 	l.link.transmit(ctx, cmds)
 	r.received = l.p.connector.now()
 
-	answered := batch[:0:0]
 	usable := true
 	for i, c := range batch {
 		reply, err := cmds[i].(*goredis.Cmd).Result()
@@ -181,7 +191,6 @@ func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (u
 		switch {
 		case refused && !whole && strings.HasPrefix(text, "NOSCRIPT"):
 			unknown = append(unknown, c)
-			continue
 		case refused:
 			usable = usable && !readReply(text).redial
 			c.refused, c.err = true, replyFailure(text)
@@ -197,15 +206,9 @@ func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (u
 				l.observe(r)
 			}
 		}
-		answered = append(answered, c)
 	}
-	// Only then the answers: a caller that tries again at once is not to meet
-	// the connection that failed it.
 	if !usable {
 		l.dropLocked()
-	}
-	for _, c := range answered {
-		close(c.done)
 	}
 	return unknown
 }

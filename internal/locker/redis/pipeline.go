@@ -62,6 +62,7 @@ func newPipeline(name string, c *connector, timeout time.Duration, ids *atomic.U
 	for range lanes {
 		l := &lane{p: p, wake: make(chan struct{}, 1), warm: make(chan chan error)}
 		p.all = append(p.all, l)
+		p.idle = append(p.idle, l)
 		p.lanes.Go(l.run)
 	}
 	return p

@@ -122,12 +122,18 @@ func (p *pipeline) disconnected(l *lane) {
 	p.linked--
 }
 
+// notConnected counts a connection that could not be opened.
+func (p *pipeline) notConnected() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Failures++
+}
+
 // unreachable tells of a lane's failure to connect. If no lane has a
 // connection, all that is queued is answered with err. Otherwise it is left to
 // those that have one, and this lane is idle.
 func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
 	p.mu.Lock()
-	p.stats.Failures++
 	var failed []*call
 	if p.linked == 0 {
 		failed = p.takeLocked(len(p.queue))

@@ -33,7 +33,7 @@ local function release(key, token, keep, tombstone)
     err = failed(redis.pcall('DEL', key))
   else
     err = failed(redis.pcall('SET', key, tombstone, 'PX', keep))
-    if err and string.sub(err, 1, 4) == '-OOM' then
+    if err and string.find(err, 'OOM command not allowed', 1, true) then
       -- Out of memory refuses SET and allows PEXPIRE: the key ends at the
       -- same time, under the old value.
       err = failed(redis.pcall('PEXPIRE', key, keep))
