@@ -64,7 +64,9 @@ func (c *connector) connect(ctx context.Context) (*link, error) {
 	l, err := c.open(ctx)
 	if err != nil {
 		failure := connectFailure(err)
-		c.failed(failure)
+		if ctx.Err() == nil { // else it is we who have closed it
+			c.failed(failure)
+		}
 		return nil, failure
 	}
 	c.succeeded()
