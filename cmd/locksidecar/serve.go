@@ -45,9 +45,9 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	if err != nil {
 		return err
 	}
-	defer c.store.close()
 	doors, adminDoor, err := openDoors(s, log)
 	if err != nil {
+		c.store.close()
 		return err
 	}
 	c.logStart(build, doors, adminDoor)
@@ -78,7 +78,8 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	counts := c.shutDown(signals)
 	serving.Wait()
 	cancel()
-	inner.Wait() // they log too
+	inner.Wait()
+	c.store.close()
 	log.Info("stopped", "dropped", counts.Dropped, "released", counts.Released,
 		"unconfirmed", counts.Unconfirmed, "left_to_expire", counts.Left)
 	return failure
