@@ -24,9 +24,10 @@ type grant struct {
 	ttl        time.Duration
 	maxHold    time.Duration
 	validUntil Instant
-	capped     bool    // validUntil is set by the maximum hold
-	confirmed  Instant // when the last request that the store confirmed was sent
-	failures   int     // renewals or verifications failed since then
+	lease      time.Duration // that validUntil was reckoned from: ttl, or what cuts it short
+	capped     bool          // validUntil is set by the maximum hold
+	confirmed  Instant       // when the last request that the store confirmed was sent
+	failures   int           // renewals or verifications failed since then
 	renewals   int
 
 	// extending is open while a request that changes the lease is on its way:
@@ -75,6 +76,13 @@ func (g *grant) minHoldLeft(now Instant) time.Duration {
 	return max(0, g.asked.Add(g.req.MinHold).Sub(now))
 }
 
+// usedUp tells whether a lease that was granted to the request which validity
+// counts from would be over by now.
+func (g *grant) usedUp(now Instant) bool {
+	ttl, _, _ := g.leaseFrom(g.asked)
+	return now >= g.asked.Add(ttl-DriftMargin(ttl))
+}
+
 // extended takes in a confirmed extension that was sent at an instant.
 func (g *grant) extended(sent Instant, ttl time.Duration, capped bool) {
 	if sent < g.doubtUntil && g.doubtTTL < ttl {
@@ -83,7 +91,7 @@ func (g *grant) extended(sent Instant, ttl time.Duration, capped bool) {
 		g.doubtTTL = 0
 	}
 	g.validUntil = sent.Add(ttl - DriftMargin(ttl))
-	g.capped = capped
+	g.lease, g.capped = ttl, capped
 	g.verified(sent)
 }
 
@@ -110,7 +118,7 @@ func (g *grant) sending(notAfter Instant, keep time.Duration) {
 func (g *grant) unanswered(notAfter Instant) { g.lateUntil = max(g.lateUntil, notAfter) }
 
 func (g *grant) state(now Instant) HeldState {
-	if g.failures > 0 || now.Sub(g.confirmed) > g.ttl/2 {
+	if g.failures > 0 || now.Sub(g.confirmed) > g.lease/2 {
 		return StateAtRisk
 	}
 	return StateHeld
@@ -150,5 +158,5 @@ func (g *grant) mismatch(r Request) Parameter {
 
 // beat is what the watchdog needs to know.
 func (g *grant) beat() Beat {
-	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.ttl, ValidUntil: g.validUntil, Failures: g.failures}
+	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.lease, ValidUntil: g.validUntil, Failures: g.failures}
 }

@@ -148,6 +148,10 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 	l.answeredLocked(w.g, got.answer.Reading, got.err, now)
 	var held *HeldError
 	switch err := got.err; {
+	case err == nil && w.g.usedUp(now):
+		// Granted long ago, by a request that was not answered until now.
+		l.scheduleLocked(l.addChoreLocked(w.g, true), now)
+		w.renew(l.cfg.Holder, now)
 	case err == nil:
 		if hinted != 0 {
 			l.observe.HandedOver(now.Sub(hinted))
@@ -168,7 +172,7 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 		return Status{}, true, l.giveUpLocked(w, err, now)
 	case errors.Is(err, ErrSpent):
 		// Granted by a request that was not answered, and over by now.
-		w.g.token, w.askAt = NewToken(l.cfg.Holder), now
+		w.renew(l.cfg.Holder, now)
 	case CertainNo(err) && !errors.Is(err, ErrLate) && w.never():
 		return Status{}, true, l.giveUpLocked(w, err, now)
 	default:
@@ -177,6 +181,13 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 		w.askAt = now.Add(w.pause())
 	}
 	return Status{}, false, nil
+}
+
+// renew has the waiter go on with a token that was never sent.
+func (w *waiter) renew(holder string, now Instant) {
+	w.g.token = NewToken(holder)
+	w.g.inDoubt, w.g.lateUntil, w.g.storeUntil = false, 0, 0
+	w.askAt = now
 }
 
 // pause is how long to wait before asking again without a hint; jitter only
