@@ -1,0 +1,493 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+// waiting returns a request that waits.
+func waiting(key locker.Key, wait time.Duration) locker.Request {
+	return locker.Request{Key: key, TTL: 10 * time.Second, Renew: true, Wait: wait}
+}
+
+// granted is what one waiting caller got, and when.
+type granted struct {
+	st  locker.Status
+	err error
+	at  locker.Instant
+}
+
+// enter has a caller wait; it has entered the line when this returns.
+func (w *world) enter(s *sidecar, ctx context.Context, r locker.Request) <-chan granted {
+	got := make(chan granted, 1)
+	go func() {
+		st, _, err := s.Acquire(ctx, r)
+		got <- granted{st, err, w.now()}
+	}()
+	synctest.Wait()
+	return got
+}
+
+// noQueue hides that the store keeps a line.
+type noQueue struct{ locker.Backend }
+
+func TestWaitersAreServedInTheOrderOfTheirArrivalAcrossSidecars(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.sidecar("holder")
+		st := holder.take(want("k", 10*time.Second))
+		sidecars := []*sidecar{w.sidecar("a"), w.sidecar("b"), w.sidecar("c")}
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		// a has most of the callers, and must neither starve the others nor be overtaken.
+		for i, who := range []int{0, 0, 1, 0, 0, 2, 0, 1, 0, 0, 2, 0} {
+			s := sidecars[who]
+			wg.Go(func() {
+				st, _, err := s.Acquire(context.Background(), waiting("k", time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				time.Sleep(100 * time.Millisecond)
+				if err := s.Release(context.Background(), "k", locker.Handle{Fence: st.Fence}, locker.ReleaseOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		began := w.now()
+		if err := holder.Release(context.Background(), "k", locker.Handle{Fence: st.Fence}, locker.ReleaseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if got := fmt.Sprint(order); got != "[0 1 2 3 4 5 6 7 8 9 10 11]" {
+			t.Errorf("served in the order %s", got)
+		}
+		if took := w.now().Sub(began); took > 1250*time.Millisecond {
+			t.Errorf("twelve holds of 100 ms took %v: waiters were not woken", took)
+		}
+	})
+}
+
+func TestAWaiterIsGrantedAtOnceWhenTheLockIsFree(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.sidecar("a")
+		began := w.now()
+		s.take(waiting("k", time.Minute))
+		if took := w.now().Sub(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestAWaitThatIsOverSaysWhoHoldsTheLock(t *testing.T) {
+	for name, hide := range map[string]bool{"in line": false, "polling": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.sidecar("holder").take(locker.Request{Key: "k", TTL: 10 * time.Second, Renew: true, Note: "busy"})
+				var store locker.Backend = w.store
+				if hide {
+					store = noQueue{w.store}
+				}
+				s := w.sidecarOn("a", store, locker.Config{})
+				began := w.now()
+				err := s.tryTake(waiting("k", 3*time.Second))
+				var held *locker.HeldError
+				if !errors.As(err, &held) || !held.TimedOut || held.Holder == nil || held.Holder.Pod != "holder" || held.Holder.Note != "busy" {
+					t.Errorf("got %v (%+v)", err, held)
+				}
+				if took := w.now().Sub(began); took != 3*time.Second {
+					t.Errorf("it took %v, want 3s", took)
+				}
+				w.pass(time.Second)
+				if s.Stats().Waiting != 0 || len(s.List()) != 0 {
+					t.Errorf("left behind: %+v", s.List())
+				}
+			})
+		})
+	}
+}
+
+func TestALockWhoseHolderDiedIsTakenAtItsExpiry(t *testing.T) {
+	inWorld(t, func(w *world) {
+		dead := w.sidecar("dead")
+		dead.take(want("k", 3*time.Second))
+		w.pass(1500 * time.Millisecond)
+		dead.stop() // kill -9
+		_, left, _ := w.store.Value("k")
+		ends := w.now().Add(left)
+		got := <-w.enter(w.sidecar("a"), w.t.Context(), waiting("k", time.Minute))
+		if got.err != nil || got.at.Sub(ends) > 50*time.Millisecond {
+			t.Errorf("granted %v after the expiry: %v", got.at.Sub(ends), got.err)
+		}
+	})
+}
+
+func TestACallerThatLeavesTheLineLetsTheNextOnePassAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, a, b := w.sidecar("holder"), w.sidecar("a"), w.sidecar("b")
+		holder.take(want("k", 10*time.Second))
+		ctx, leave := context.WithCancel(context.Background())
+		first := w.enter(a, ctx, waiting("k", time.Minute))
+		second := w.enter(b, w.t.Context(), waiting("k", time.Minute))
+		leave()
+		if got := <-first; !errors.Is(got.err, locker.ErrCallerGone) {
+			t.Errorf("got %v", got.err)
+		}
+		synctest.Wait()
+		released := w.now()
+		if err := holder.release("k"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-second; got.err != nil || got.at != released {
+			t.Errorf("granted %v after the release: %v", got.at.Sub(released), got.err)
+		}
+	})
+}
+
+func TestACallerThatLeavesAtTheMomentOfItsGrantPassesItOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for round := range 200 {
+			key := locker.Key(fmt.Sprint("k", round))
+			holder, a, b := w.sidecar("holder"), w.sidecar("a"), w.sidecar("b")
+			holder.take(want(key, 10*time.Second))
+			ctx, leave := context.WithCancel(context.Background())
+			w.enter(a, ctx, waiting(key, time.Minute))
+			second := w.enter(b, w.t.Context(), waiting(key, time.Minute))
+			go leave()
+			if err := holder.release(key); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(50 * time.Millisecond)
+			select {
+			case got := <-second:
+				if got.err != nil {
+					t.Fatal(got.err)
+				}
+			default:
+				// The first had been told before it left; whoever reads the answer gives it back.
+				st, err := a.Get(key, locker.Handle{})
+				if err != nil {
+					t.Fatalf("round %d: neither has the lock: %v", round, err)
+				}
+				if err := a.Release(context.Background(), key, locker.Handle{Fence: st.Fence}, locker.ReleaseOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				<-second
+			}
+			holder.stop()
+			a.stop()
+			b.stop()
+		}
+	})
+}
+
+func TestWaitsEndAtOnceWhenTheSidecarRefusesNewLocks(t *testing.T) {
+	for name, begin := range map[string]func(*sidecar){
+		"drain": func(s *sidecar) { s.Drain() }, "shutdown": func(s *sidecar) { s.Refuse() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				holder, a, b := w.sidecar("holder"), w.sidecar("a"), w.sidecar("b")
+				holder.take(want("k", 10*time.Second))
+				var ends []<-chan granted
+				for range 100 {
+					ends = append(ends, w.enter(a, w.t.Context(), waiting("k", time.Minute)))
+				}
+				last := w.enter(b, w.t.Context(), waiting("k", time.Minute))
+				began := w.now()
+				begin(a)
+				for _, end := range ends {
+					got := <-end
+					if !errors.Is(got.err, locker.ErrShuttingDown) && !errors.Is(got.err, locker.ErrDraining) || got.at != began {
+						t.Errorf("after %v: %v", got.at.Sub(began), got.err)
+					}
+				}
+				synctest.Wait()
+				if err := holder.release("k"); err != nil {
+					t.Fatal(err)
+				}
+				if got := <-last; got.err != nil || got.at != began {
+					t.Errorf("the next pod's waiter, after %v: %v", got.at.Sub(began), got.err)
+				}
+			})
+		})
+	}
+}
+
+func TestLocksDroppedAtShutdownWakeWaitersElsewhere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.sidecar("a"), w.sidecar("b")
+		a.Cleared(a.take(want("k", 10*time.Second)).ID)
+		next := w.enter(b, w.t.Context(), waiting("k", time.Minute))
+		began := w.now()
+		a.shutDown(locker.ModeDrop)
+		if got := <-next; got.err != nil || got.at != began {
+			t.Errorf("after %v: %v", got.at.Sub(began), got.err)
+		}
+	})
+}
+
+func TestAWaiterOutlivesTroubleWithTheStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.sidecar("holder")
+		holder.take(want("k", 10*time.Second))
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		got := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		g.set(func(*gate) { g.ask = hangAsk })
+		w.pass(5 * time.Second)
+		if err := holder.release("k"); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		g.set(func(*gate) { g.ask = nil })
+		if out := <-got; out.err != nil {
+			t.Fatal(out.err)
+		}
+		s.mustHold("k")
+	})
+}
+
+func TestAWaitThatEndsInDoubtIsUndone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			_, _ = w.store.AcquireInLine(ctx, c, turn)
+			return hangAsk(ctx, c, turn)
+		}
+		s := w.sidecarOn("a", g, locker.Config{})
+		err := s.tryTake(waiting("k", 2*time.Second))
+		if !errors.Is(err, locker.ErrAcquireUnresolved) {
+			t.Errorf("got %v, want ErrAcquireUnresolved", err)
+		}
+		w.pass(time.Second)
+		if _, _, taken := w.store.Value("k"); taken {
+			t.Error("the lock is taken by nobody")
+		}
+	})
+}
+
+func TestAFirstRequestThatCertainlyFailsIsToldAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		g.ask = func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error) { return locker.Grant{}, errDown }
+		s := w.sidecarOn("a", g, locker.Config{})
+		began := w.now()
+		if err := s.tryTake(waiting("k", time.Minute)); !errors.Is(err, errDown) || w.now() != began {
+			t.Errorf("after %v: %v", w.now().Sub(began), err)
+		}
+	})
+}
+
+func TestValidityOfAWaitersGrantCountsFromTheRequestThatMayHaveTakenIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			g.set(func(*gate) { g.ask = hangAsk })
+			_, _ = w.store.AcquireInLine(ctx, c, turn) // executed, and the answer is lost
+			return hangAsk(ctx, c, turn)
+		}
+		s := w.sidecarOn("a", g, locker.Config{})
+		got := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		w.pass(3 * time.Second)
+		g.set(func(*gate) { g.ask = nil })
+		out := <-got
+		if out.err != nil {
+			t.Fatal(out.err)
+		}
+		if _, left, _ := w.store.Value("k"); out.st.ValidUntil > out.at.Add(left) {
+			t.Errorf("valid for %v while the store keeps the key for %v", out.st.ValidUntil.Sub(out.at), left)
+		}
+	})
+}
+
+func TestAReleaseHandsOverWithinThePodInOneCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		first := s.take(want("k", 10*time.Second))
+		next := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		asks, releases := g.called("ask"), g.called("release")
+		began := w.now()
+		if err := s.Release(context.Background(), "k", locker.Handle{Fence: first.Fence}, locker.ReleaseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got := <-next
+		if got.err != nil || got.at != began || got.st.Fence <= first.Fence {
+			t.Errorf("after %v with fence %d: %v", got.at.Sub(began), got.st.Fence, got.err)
+		}
+		if g.called("ask") != asks || g.called("release") != releases || g.called("hand over") != 1 {
+			t.Errorf("calls: %v", g.calls)
+		}
+		if s.seen.handed != 1 {
+			t.Errorf("%d hand-overs counted", s.seen.handed)
+		}
+	})
+}
+
+func TestAHandOverObeysTheMinimumHold(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.sidecar("a")
+		r := want("k", 10*time.Second)
+		r.MinHold = 5 * time.Second
+		first := s.take(r)
+		began := w.now()
+		next := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		if err := s.Release(context.Background(), "k", locker.Handle{Fence: first.Fence}, locker.ReleaseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-next; got.err != nil || got.at.Sub(began) < r.MinHold || got.at.Sub(began) > r.MinHold+time.Second {
+			t.Errorf("granted after %v: %v", got.at.Sub(began), got.err)
+		}
+	})
+}
+
+func TestTheLimitOfWaitersRefusesMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.sidecar("holder").take(want("k", 10*time.Second))
+		s := w.sidecarOn("a", w.store, locker.Config{MaxWaiters: 2})
+		w.enter(s, w.t.Context(), waiting("k", 5*time.Second))
+		w.enter(s, w.t.Context(), waiting("k", 5*time.Second))
+		if err := s.tryTake(waiting("k", 5*time.Second)); !errors.Is(err, locker.ErrTooManyWaiters) {
+			t.Errorf("got %v", err)
+		}
+		w.pass(10 * time.Second)
+		if err := s.tryTake(waiting("k", time.Second)); errors.Is(err, locker.ErrTooManyWaiters) {
+			t.Error("those that have gone still count")
+		}
+	})
+}
+
+func TestAnOwnerThatWaitsIsBusy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.sidecar("holder").take(want("k", 10*time.Second))
+		s := w.sidecar("a")
+		r := waiting("k", 5*time.Second)
+		r.Owner = "w1"
+		w.enter(s, w.t.Context(), r)
+		if err := s.tryTake(r); !errors.Is(err, locker.ErrOwnerBusy) {
+			t.Errorf("got %v", err)
+		}
+		w.pass(10 * time.Second)
+	})
+}
+
+func TestWaitersOnAHeldLockAskTheStoreRarely(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		w.sidecar("holder").take(want("k", 10*time.Second))
+		const pods, each = 4, 50
+		for range pods {
+			s := w.sidecarOn("a", g, locker.Config{})
+			for range each {
+				w.enter(s, w.t.Context(), waiting("k", time.Hour))
+			}
+		}
+		w.pass(5 * time.Second)
+		before := g.called("ask")
+		w.pass(time.Minute)
+		if rate := float64(g.called("ask")-before) / 60; rate > 9 {
+			t.Errorf("%d waiters in %d pods ask %.1f times a second, want at most 9", pods*each, pods, rate)
+		}
+	})
+}
+
+func TestAThousandWaitingPodsAskThirtyTimesASecondAtMost(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		w.sidecar("holder").take(want("k", 10*time.Second))
+		for range 1000 {
+			w.enter(w.sidecarOn("a", g, locker.Config{}), w.t.Context(), waiting("k", time.Hour))
+		}
+		w.pass(10 * time.Second)
+		before := g.called("ask")
+		w.pass(10 * time.Minute)
+		if rate := float64(g.called("ask")-before) / 600; rate > 30 {
+			t.Errorf("they ask %.1f times a second", rate)
+		}
+	})
+}
+
+func TestListeningEndsWhenNobodyWaitsAnyMore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.sidecar("holder")
+		holder.take(want("k", 10*time.Second))
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		w.enter(s, w.t.Context(), waiting("k", 2*time.Second))
+		w.pass(time.Second)
+		if n := g.listening(); n != 1 {
+			t.Fatalf("%d listen", n)
+		}
+		w.pass(30 * time.Second)
+		if n := g.listening(); n != 0 {
+			t.Errorf("%d still listen", n)
+		}
+		// And it begins again.
+		next := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		w.pass(2 * time.Second)
+		released := w.now()
+		if err := holder.release("k"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-next; got.err != nil || got.at != released {
+			t.Errorf("woken after %v: %v", got.at.Sub(released), got.err)
+		}
+	})
+}
+
+// queueGate is a gate whose store keeps a line.
+type queueGate struct {
+	gate
+	queue locker.Queue
+	ask   func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error)
+	ears  int
+}
+
+func (g *queueGate) AcquireInLine(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+	g.mu.Lock()
+	f := g.ask
+	g.count("ask")
+	g.mu.Unlock()
+	if f == nil {
+		f = g.queue.AcquireInLine
+	}
+	return f(ctx, c, turn)
+}
+
+func (g *queueGate) Leave(ctx context.Context, key locker.Key, turn locker.Turn) error {
+	g.set(func(*gate) { g.count("leave") })
+	return g.queue.Leave(ctx, key, turn)
+}
+
+func (g *queueGate) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim, turn locker.Turn) (locker.Verdict, locker.Grant, error) {
+	g.set(func(*gate) { g.count("hand over") })
+	return g.queue.HandOver(ctx, s, c, turn)
+}
+
+func (g *queueGate) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
+	g.set(func(*gate) { g.ears++ })
+	defer g.set(func(*gate) { g.ears-- })
+	g.queue.Listen(ctx, process, hear)
+}
+
+func (g *queueGate) listening() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ears
+}
+
+func hangAsk(ctx context.Context, _ locker.Claim, _ locker.Turn) (locker.Grant, error) {
+	return locker.Grant{}, hang(ctx)
+}
