@@ -43,18 +43,14 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 	if o.Force {
 		h.Owner = ""
 	}
-	if g := l.heldLocked(key, now); g != nil {
-		if g.matches(h) && (o.Force || g.req.Owner == "" || h != (Handle{})) {
-			c := l.giveLocked(g, o.SkipMinHold)
-			c.revocable = true
-			return c, true, nil
+	g := l.heldLocked(key, now)
+	if g != nil && g.matches(h) {
+		if !o.Force && g.req.Owner != "" && h == (Handle{}) {
+			return nil, false, ErrOwnerMismatch
 		}
-		if !g.matches(h) {
-			if e := l.endings.find(key, h, now); e != nil {
-				return nil, false, l.tellLocked(e)
-			}
-		}
-		return nil, false, ErrOwnerMismatch
+		c := l.giveLocked(g, o.SkipMinHold)
+		c.revocable = true
+		return c, true, nil
 	}
 	for _, c := range slices.Backward(l.chores[key]) {
 		if c.matches(h) && (!c.isSettled() || c.told) {
@@ -63,6 +59,9 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 	}
 	if e := l.endings.find(key, h, now); e != nil {
 		return nil, false, l.tellLocked(e)
+	}
+	if g != nil {
+		return nil, false, ErrOwnerMismatch
 	}
 	return nil, false, ErrNotHeld
 }

@@ -1,0 +1,56 @@
+package locker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+)
+
+func TestARepeatedReleaseIsToldItsOutcomeThoughAnotherWorkerHoldsTheLockByNow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		g.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+			g.set(func(g *gate) { g.acquire = nil })
+			time.Sleep(250 * time.Millisecond)
+			return locker.Grant{}, errBroken // may be executed yet, so the release is asked once more later
+		}
+		old := s.take(owned("k", "w1"))
+		g.set(func(g *gate) {
+			g.release = func(_ context.Context, r []locker.Surrender) []locker.Verdict {
+				g.set(func(g *gate) { g.release = nil })
+				return all(len(r), errBroken)
+			}
+		})
+		mine := locker.Handle{Fence: old.Fence}
+		if err := s.Release(context.Background(), "k", mine, locker.ReleaseOptions{}); !errors.As(err, new(*locker.UnconfirmedError)) {
+			t.Fatalf("got %v, want unconfirmed", err)
+		}
+		s.take(owned("k", "w2"))
+		if err := s.Release(context.Background(), "k", mine, locker.ReleaseOptions{}); err != nil {
+			t.Errorf("the repeated release: %v, want released", err)
+		}
+		if err := s.Release(context.Background(), "k", mine, locker.ReleaseOptions{}); !errors.Is(err, locker.ErrOwnerMismatch) {
+			t.Errorf("once told: %v, want ErrOwnerMismatch", err)
+		}
+		s.mustHold("k")
+	})
+}
+
+func TestAReleaseIsCarriedOutThoughItsCallerHasGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.sidecar("a")
+		s.take(want("k", time.Minute))
+		ctx, leave := context.WithCancel(context.Background())
+		leave()
+		if err := s.Release(ctx, "k", locker.Handle{}, locker.ReleaseOptions{}); err != nil {
+			t.Errorf("got %v, want released", err)
+		}
+		if _, _, taken := w.store.Value("k"); taken {
+			t.Error("the key is still taken")
+		}
+	})
+}
