@@ -25,6 +25,7 @@ type chore struct {
 	fence     Fence
 	owner     string
 	note      string
+	leaseEnds Instant // after this the store may have ended it by itself
 	keepUntil Instant // leave a tombstone until then
 	lateUntil Instant // ask once more after this
 	giveUp    Instant // the store cannot hold the token after this
@@ -65,7 +66,7 @@ func (l *Locker) addChoreLocked(g *grant, skipMinHold bool) *chore {
 	c := &chore{
 		key: g.req.Key, token: g.token, fence: g.fence, owner: g.req.Owner, note: g.note,
 		lateUntil: max(g.lateUntil, g.inFlightUntil), giveUp: g.storeUntil.Add(l.cfg.StoreTimeout),
-		since: l.now(), settled: make(chan struct{}), index: -1,
+		leaseEnds: g.validUntil, since: l.now(), settled: make(chan struct{}), index: -1,
 	}
 	if !skipMinHold && g.req.MinHold > 0 {
 		c.keepUntil = g.asked.Add(g.req.MinHold)
@@ -91,7 +92,7 @@ func (l *Locker) scheduleLocked(c *chore, at Instant) {
 func (l *Locker) settleLocked(c *chore, sent Instant, err error, now Instant) {
 	if err == nil || isLoss(err) {
 		if !c.isSettled() {
-			if !c.doubtful {
+			if !c.doubtful && now < c.leaseEnds {
 				c.outcome = err
 			}
 			close(c.settled)

@@ -54,3 +54,26 @@ func TestAReleaseIsCarriedOutThoughItsCallerHasGone(t *testing.T) {
 		}
 	})
 }
+
+func TestAReleaseThatReachesTheStoreAfterTheLeaseHasEndedIsNoLoss(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		r := want("k", time.Second)
+		r.Renew = false
+		s.take(r)
+		g.set(func(g *gate) {
+			g.release = func(ctx context.Context, r []locker.Surrender) []locker.Verdict {
+				time.Sleep(200 * time.Millisecond)
+				return w.store.Release(ctx, r)
+			}
+		})
+		w.pass(900 * time.Millisecond)
+		if err := s.release("k"); err != nil {
+			t.Errorf("got %v, want released", err)
+		}
+		if len(s.seen.lost) != 0 {
+			t.Errorf("losses told: %v", s.seen.lost)
+		}
+	})
+}
