@@ -151,8 +151,9 @@ func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
 	l.observe.Lost(cause, now.Sub(g.asked))
 	l.lineLocked(slog.LevelError, "lock lost", "key", g.req.Key, "fence", g.fence, "cause", cause,
 		"owner", g.req.Owner, "held_for", now.Sub(g.asked).Round(time.Millisecond))
-	// Our token may still be there, or be brought back by a late renewal.
-	l.scheduleLocked(l.addChoreLocked(g, true), now)
+	// Our token may still be there, or be brought back by a late renewal. A
+	// minimum hold lasts, as it does when the process dies.
+	l.scheduleLocked(l.addChoreLocked(g, false), now)
 }
 
 // learnLocked takes in what an answer told of the store's clock.

@@ -77,3 +77,24 @@ func TestAReleaseThatReachesTheStoreAfterTheLeaseHasEndedIsNoLoss(t *testing.T) 
 		}
 	})
 }
+
+func TestTheMinimumHoldOutlivesTheLossOfTheLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		a, b := w.sidecarOn("a", g, locker.Config{}), w.sidecar("b")
+		r := want("cron", 2*time.Second)
+		r.MinHold = time.Minute
+		a.take(r)
+		g.set(func(g *gate) { g.renew = hangRenew })
+		w.pass(10 * time.Second)
+		if a.Holds("cron") {
+			t.Fatal("not lost, so this test shows nothing")
+		}
+		var held *locker.HeldError
+		if err := b.tryTake(r); !errors.As(err, &held) || held.State != locker.OccupancyMinHold {
+			t.Errorf("another pod got %v, want held by the minimum hold", err)
+		}
+		w.pass(50 * time.Second)
+		b.take(r)
+	})
+}
