@@ -153,12 +153,17 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 	ttl, _, capped := g.leaseFrom(g.asked)
 	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked))
 	g.extended(g.asked, ttl, capped)
+	old := l.heldLocked(g.req.Key, now)
 	var refusal error
 	switch {
 	case !l.floor.plausible(answer.Fence, now):
 		refusal = &StoreError{Reason: StoreFailed, Certain: true, Err: errors.New("the store granted an implausible fencing token")}
 		l.lineLocked(slog.LevelError, "implausible fencing token: the grant is given back", "key", g.req.Key, "fence", answer.Fence)
 	case !g.valid(now):
+		refusal = ErrAcquireUnresolved
+	case old != nil && old.fence > g.fence:
+		// The answer was overtaken by that of a later grant, which the store
+		// can have made only after it had lost this one.
 		refusal = ErrAcquireUnresolved
 	case ctx.Err() != nil:
 		refusal = ErrCallerGone
@@ -169,11 +174,9 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 		l.scheduleLocked(l.addChoreLocked(g, true), now)
 		return Status{}, refusal
 	}
-	if old := l.held[g.req.Key]; old != nil {
+	if old != nil {
 		// The store gave the key away, so the earlier grant's is gone.
-		if l.aliveLocked(old, now) {
-			l.loseLocked(old, CauseGone, now)
-		}
+		l.loseLocked(old, CauseGone, now)
 	}
 	l.floor.learn(g.fence)
 	l.endings.granted(g.req.Key, g.req.Owner)

@@ -98,3 +98,28 @@ func TestTheMinimumHoldOutlivesTheLossOfTheLock(t *testing.T) {
 		b.take(r)
 	})
 }
+
+func TestALateAnswerCannotReplaceALaterGrant(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		g.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+			g.set(func(g *gate) { g.acquire = nil })
+			answer, err := w.store.Acquire(ctx, c)
+			time.Sleep(200 * time.Millisecond) // the answer is slow
+			return answer, err
+		}
+		first := make(chan error)
+		go func() { first <- s.tryTake(owned("k", "w1")) }()
+		time.Sleep(100 * time.Millisecond)
+		w.store.Wipe()
+		later := s.take(owned("k", "w2"))
+		if err := <-first; !errors.Is(err, locker.ErrAcquireUnresolved) {
+			t.Errorf("the grant that the store has lost: %v, want ErrAcquireUnresolved", err)
+		}
+		w.pass(time.Minute)
+		if st := s.mustHold("k"); st.Fence != later.Fence {
+			t.Errorf("fence %d is held, want %d", st.Fence, later.Fence)
+		}
+	})
+}
