@@ -7,17 +7,19 @@ import (
 )
 
 // Extend changes a held grant and extends its lease from now on, within its
-// maximum hold; it never acquires. The errors: as for Get, a *StoreError that
-// is Certain (nothing was changed), ErrExtendUnconfirmed.
+// maximum hold; it never acquires. It blocks for at most the store timeout. The
+// errors: as for Get, a *StoreError that is Certain (nothing was changed),
+// ErrExtendUnconfirmed, and ErrCallerGone while an earlier extension is on its
+// way.
 func (l *Locker) Extend(ctx context.Context, key Key, h Handle, c Changes) (Status, error) {
 	deadline := l.now().Add(l.cfg.StoreTimeout)
 	for {
-		batch, busy, err := l.startExtend(key, h, c)
+		batch, busy, err := l.startExtend(key, h, c, deadline)
 		if err != nil {
 			return Status{}, err
 		}
 		if busy == nil {
-			return l.finishExtend(ctx, batch, c)
+			return l.finishExtend(ctx, batch, c, deadline)
 		}
 		timer := time.NewTimer(max(0, deadline.Sub(l.now())))
 		select {
@@ -36,7 +38,7 @@ func (l *Locker) Extend(ctx context.Context, key Key, h Handle, c Changes) (Stat
 
 // startExtend applies the changes to the grant and marks it as extending. busy
 // is the mark of another extension that is on its way.
-func (l *Locker) startExtend(key Key, h Handle, c Changes) (batch extensions, busy chan struct{}, err error) {
+func (l *Locker) startExtend(key Key, h Handle, c Changes, deadline Instant) (batch extensions, busy chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -47,7 +49,7 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes) (batch extensions, bu
 	if g.extending != nil {
 		return extensions{}, g.extending, nil
 	}
-	ttl, maxHold, validUntil, capped := g.ttl, g.maxHold, g.validUntil, g.capped
+	before := *g
 	if c.TTL != nil {
 		g.ttl = *c.TTL
 	}
@@ -58,21 +60,27 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes) (batch extensions, bu
 		g.note = *c.Note
 	}
 	g.extending = make(chan struct{})
-	item := extension{grant: g, ask: Renewal{Key: g.req.Key, Token: g.token, NotAfter: min(now.Add(l.cfg.StoreTimeout), g.validUntil)}}
+	item := extension{grant: g, ask: Renewal{Key: g.req.Key, Token: g.token, NotAfter: min(deadline, g.validUntil)}}
 	item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
-	item.undo = func() { g.ttl, g.maxHold, g.validUntil, g.capped = ttl, maxHold, validUntil, capped }
+	item.undo = func() {
+		g.ttl, g.maxHold, g.note = before.ttl, before.maxHold, before.note
+		g.validUntil, g.lease, g.capped = before.validUntil, before.lease, before.capped
+	}
 	g.inFlightUntil = item.ask.NotAfter
 	g.sending(item.ask.NotAfter, item.ask.Keep)
 	// The store may execute a shorter lease without our hearing of it.
 	if until := now.Add(item.ttl - DriftMargin(item.ttl)); until < g.validUntil {
-		g.validUntil, g.capped = until, item.capped
+		g.validUntil, g.lease, g.capped = until, item.ttl, item.capped
 	}
 	return extensions{sent: now, items: []extension{item}}, nil, nil
 }
 
-func (l *Locker) finishExtend(ctx context.Context, batch extensions, c Changes) (Status, error) {
+func (l *Locker) finishExtend(ctx context.Context, batch extensions, c Changes, deadline Instant) (Status, error) {
 	g := batch.items[0].grant
-	verdict := l.extend(context.WithoutCancel(ctx), batch)[0]
+	// What was sent is seen through to its answer, though the caller leaves.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.Sub(batch.sent))
+	defer cancel()
+	verdict := l.extend(ctx, batch)[0]
 	if verdict.Err == nil && c.Note != nil {
 		l.annotate(ctx, g.req.Key, g.token, *c.Note)
 	}
@@ -102,8 +110,6 @@ func (l *Locker) annotate(ctx context.Context, key Key, token Token, note string
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.StoreTimeout)
-	defer cancel()
 	if err := a.Annotate(ctx, key, token, note); err != nil {
 		l.log.Debug("note not shown in the store", "key", key, "err", err)
 	}
