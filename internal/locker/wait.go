@@ -222,7 +222,7 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 		}
 	}
 	if why == nil {
-		why = w.verdict()
+		why = w.verdict(l.heldLocked(g.req.Key, now) != nil)
 	}
 	if g.lateUntil != 0 && g.inDoubt {
 		l.scheduleLocked(l.addChoreLocked(g, true), now)
@@ -237,7 +237,7 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 }
 
 // verdict is the answer to a wait whose time is over.
-func (w *waiter) verdict() error {
+func (w *waiter) verdict(heldHere bool) error {
 	switch {
 	case w.trouble != nil && w.g.inDoubt:
 		return ErrAcquireUnresolved
@@ -248,7 +248,7 @@ func (w *waiter) verdict() error {
 	if w.held != nil {
 		held = *w.held
 	}
-	held.TimedOut = true
+	held.TimedOut, held.HeldHere = true, heldHere
 	return &held
 }
 

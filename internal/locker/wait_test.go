@@ -106,6 +106,9 @@ func TestAWaitThatIsOverSaysWhoHoldsTheLock(t *testing.T) {
 				if !errors.As(err, &held) || !held.TimedOut || held.Holder == nil || held.Holder.Pod != "holder" || held.Holder.Note != "busy" {
 					t.Errorf("got %v (%+v)", err, held)
 				}
+				if held.HeldHere {
+					t.Error("said to be held here")
+				}
 				if took := w.now().Sub(began); took != 3*time.Second {
 					t.Errorf("it took %v, want 3s", took)
 				}
