@@ -80,11 +80,35 @@ func (w *wire) answer() answer {
 	return a
 }
 
-// ask sends a request and reads its answer.
+// exchange sends a request and reads its answer. It may be called from any
+// goroutine.
+func (w *wire) exchange(text string) (answer, error) {
+	if _, err := io.WriteString(w, text); err != nil {
+		return answer{}, err
+	}
+	return w.read()
+}
+
+// ask is exchange for an answer that must come.
 func (w *wire) ask(method, target, form string) answer {
 	w.t.Helper()
-	w.send(request(method, target, form))
-	return w.answer()
+	a, err := w.exchange(request(method, target, form))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// take asks for a lock until it gets an answer other than 503: on a machine
+// that is busy with other tests, Redis may be slow. It may be called from any
+// goroutine.
+func (w *wire) take(key, form string) (answer, error) {
+	for deadline := time.Now().Add(answerDeadline); ; {
+		a, err := w.exchange(request(http.MethodPost, "/locks/"+key, form))
+		if err != nil || a.Status != http.StatusServiceUnavailable || time.Now().After(deadline) {
+			return a, err
+		}
+	}
 }
 
 // rest reads answers until the process closes the connection, which it must.
