@@ -37,7 +37,7 @@ type pipeline struct {
 
 	mu     sync.Mutex
 	queue  []*call
-	idle   []*lane // the last one was used last
+	idle   []*lane // those that have a connection come last
 	all    []*lane
 	linked int // lanes that have a connection
 	closed bool

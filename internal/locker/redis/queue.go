@@ -28,14 +28,23 @@ func (p *pipeline) push(c *call) error {
 	return nil
 }
 
-// wakeLocked wakes the idle lane that was used last: it is the likeliest to
-// have a connection.
+// wakeLocked wakes an idle lane, one that has a connection if there is any.
 func (p *pipeline) wakeLocked() {
 	if n := len(p.idle); n > 0 {
 		l := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		l.wake <- struct{}{} // has room: an idle lane has been woken by nobody
 	}
+}
+
+// restLocked makes a lane idle. The last one is used next: one that has a
+// connection, if there is any.
+func (p *pipeline) restLocked(l *lane) {
+	if l.linked {
+		p.idle = append(p.idle, l)
+		return
+	}
+	p.idle = slices.Insert(p.idle, 0, l)
 }
 
 // borrow returns an idle lane that has a connection, unless others are queued
@@ -62,7 +71,7 @@ func (p *pipeline) giveBack(l *lane, calls uint64) {
 		l.wake <- struct{}{} // has room, as above
 		return
 	}
-	p.idle = append(p.idle, l)
+	p.restLocked(l)
 }
 
 // waiting tells whether calls wait to be sent. Without any the lane is idle
@@ -71,7 +80,7 @@ func (p *pipeline) waiting(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) == 0 {
-		p.idle = append(p.idle, l)
+		p.restLocked(l)
 		return false
 	}
 	return true
@@ -109,7 +118,7 @@ func (p *pipeline) takeLocked(most int) []*call {
 func (p *pipeline) connected(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.linked = true
+	p.linkedLocked(l, true)
 	p.linked++
 	p.stats.Connects++
 }
@@ -118,8 +127,17 @@ func (p *pipeline) connected(l *lane) {
 func (p *pipeline) disconnected(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.linked = false
+	p.linkedLocked(l, false)
 	p.linked--
+}
+
+// linkedLocked notes whether a lane, which may be idle, has a connection.
+func (p *pipeline) linkedLocked(l *lane, linked bool) {
+	l.linked = linked
+	if i := slices.Index(p.idle, l); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+		p.restLocked(l)
+	}
 }
 
 // notConnected counts a connection that could not be opened.
@@ -138,8 +156,10 @@ func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
 	if p.linked == 0 {
 		failed = p.takeLocked(len(p.queue))
 	} else {
-		p.idle = slices.Insert(p.idle, 0, l)
-		p.handOverLocked()
+		p.restLocked(l)
+		if len(p.queue) > 0 && p.idle[len(p.idle)-1].linked {
+			p.wakeLocked() // one that is busy looks at the queue by itself
+		}
 		idle = true
 	}
 	p.mu.Unlock()
@@ -147,19 +167,4 @@ func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
 		c.fail(err)
 	}
 	return idle
-}
-
-// handOverLocked wakes an idle lane that has a connection. One that is busy
-// looks at the queue by itself.
-func (p *pipeline) handOverLocked() {
-	if len(p.queue) == 0 {
-		return
-	}
-	for i, l := range p.idle {
-		if l.linked {
-			p.idle = slices.Delete(p.idle, i, i+1)
-			l.wake <- struct{}{}
-			return
-		}
-	}
 }
