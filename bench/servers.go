@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 )
 
 // server is a process that speaks the lock API, or the part of it that a
@@ -67,8 +66,7 @@ func (l *lab) launchBareHandler(redisAddr string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scripts := filepath.Join(filepath.Dir(l.source), "internal", "locker", "redis", "scripts")
-	p, err := start(nameBareHandler, nil, l.bareHandler, "-redis", redisAddr, "-listen", addr, "-scripts", scripts)
+	p, err := start(nameBareHandler, nil, l.bareHandler, "-redis", redisAddr, "-listen", addr)
 	if err != nil {
 		return nil, err
 	}

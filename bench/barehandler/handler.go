@@ -11,8 +11,7 @@ import (
 )
 
 type handler struct {
-	rdb     *redis.Client
-	scripts scripts
+	rdb *redis.Client
 
 	mu     sync.Mutex
 	tokens map[string]string // by key
@@ -25,7 +24,7 @@ func (h *handler) acquire(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key, token := r.PathValue("key"), "ls1/bare/"+rand.Text()
-	fence, err := h.scripts.acquireLock(r.Context(), h.rdb, key, token, ttl)
+	fence, err := acquireLock(r.Context(), h.rdb, key, token, ttl)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -50,7 +49,7 @@ func (h *handler) release(w http.ResponseWriter, r *http.Request) {
 	delete(h.tokens, key)
 	h.mu.Unlock()
 
-	if err := h.scripts.releaseLock(r.Context(), h.rdb, key, token); err != nil {
+	if err := releaseLock(r.Context(), h.rdb, key, token); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}

@@ -15,22 +15,17 @@ import (
 func main() {
 	redisAddr := flag.String("redis", "127.0.0.1:6379", "address of the Redis server")
 	listen := flag.String("listen", "127.0.0.1:5625", "address to serve on")
-	dir := flag.String("scripts", "../internal/locker/redis/scripts", "folder of the sidecar's scripts")
 	flag.Parse()
-	if err := serve(*redisAddr, *listen, *dir); err != nil {
+	if err := serve(*redisAddr, *listen); err != nil {
 		fmt.Fprintln(os.Stderr, "barehandler:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(redisAddr, listen, dir string) error {
+func serve(redisAddr, listen string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
 	defer rdb.Close()
-	scripts, err := readScripts(dir)
-	if err != nil {
-		return err
-	}
-	h := &handler{rdb: rdb, scripts: scripts, tokens: map[string]string{}}
+	h := &handler{rdb: rdb, tokens: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /locks/{key...}", h.acquire)
 	mux.HandleFunc("DELETE /locks/{key...}", h.release)

@@ -11,14 +11,19 @@ import (
 
 // Acquire implements [locker.Backend].
 func (b *Backend) Acquire(ctx context.Context, claim locker.Claim) (locker.Grant, error) {
+	return b.acquire(ctx, claim, nil)
+}
+
+// acquire tries once, or waits in line if there is a turn.
+func (b *Backend) acquire(ctx context.Context, claim locker.Claim, turn *locker.Turn) (locker.Grant, error) {
 	n := b.nodeOf(claim.Key)
 	ctx, cancel := n.acquire.bounded(ctx)
 	defer cancel()
-	grant, err := b.acquireOnce(ctx, n, claim)
+	grant, err := b.acquireOnce(ctx, n, claim, turn)
 	if errors.Is(err, locker.ErrLate) && n.now() < claim.NotAfter {
 		// Late by what we knew of the server's clock, which the answer has
 		// corrected.
-		grant, err = b.acquireOnce(ctx, n, claim)
+		grant, err = b.acquireOnce(ctx, n, claim, turn)
 	}
 	if err != nil {
 		return locker.Grant{}, err
@@ -27,20 +32,34 @@ func (b *Backend) Acquire(ctx context.Context, claim locker.Claim) (locker.Grant
 	return grant, nil
 }
 
-func (b *Backend) acquireOnce(ctx context.Context, n *node, claim locker.Claim) (locker.Grant, error) {
+func (b *Backend) acquireOnce(ctx context.Context, n *node, claim locker.Claim, turn *locker.Turn) (locker.Grant, error) {
 	c := &call{
 		script: acquireScript,
 		keys:   []string{b.keys.lock(claim.Key), b.keys.record(claim.Key)},
 		args: func(at func(locker.Instant) string) []string {
-			return []string{
-				claim.Token.Reveal(), millis(claim.Keep), strconv.FormatInt(int64(claim.Floor), 10),
-				at(claim.NotAfter), claim.Note, millis(recordOutlives),
-			}
+			return append([]string{b.keys.prefix}, claimArgs(claim, turn, at)...)
 		},
 	}
 	if err := n.acquire.do(ctx, c); err != nil {
 		return locker.Grant{}, err
 	}
+	return c.outcome(turn != nil)
+}
+
+// claimArgs are a script's arguments for a claim.
+func claimArgs(claim locker.Claim, turn *locker.Turn, at func(locker.Instant) string) []string {
+	args := []string{
+		claim.Token.Reveal(), millis(claim.Keep), strconv.FormatInt(int64(claim.Floor), 10),
+		at(claim.NotAfter), claim.Note, millis(recordOutlives),
+	}
+	if turn == nil {
+		return append(args, "")
+	}
+	return append(args, turnArgs(*turn)...)
+}
+
+// outcome reads the answer to a claim.
+func (c *call) outcome(waits bool) (locker.Grant, error) {
 	verdict, err := c.text(0)
 	if err != nil {
 		return locker.Grant{}, err
@@ -53,7 +72,13 @@ func (b *Backend) acquireOnce(ctx context.Context, n *node, claim locker.Claim) 
 		if err != nil {
 			return locker.Grant{}, err
 		}
-		return locker.Grant{}, &locker.HeldError{Occupancy: o}
+		return locker.Grant{}, c.refusal(o, waits, 7)
+	case "queued":
+		length, err := c.number(1)
+		if err != nil {
+			return locker.Grant{}, err
+		}
+		return locker.Grant{}, c.refusal(locker.Occupancy{State: locker.OccupancyFree, QueueLength: int(length)}, waits, 2)
 	case "late":
 		return locker.Grant{}, locker.ErrLate
 	case "spent":

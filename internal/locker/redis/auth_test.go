@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -20,7 +21,8 @@ const password = "s3cr3t-of-the-test"
 
 // minimal are the rules that the package comment tells an operator to set.
 var minimal = strings.Fields("on resetkeys ~lock:* resetchannels &lock:* -@all " +
-	"+eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget")
+	"+eval +evalsha +time +get +set +del +pexpire +pttl +hset +hget +hmget +hdel " +
+	"+zadd +zrem +zrange +zrank +zscore +zcard +publish +subscribe")
 
 func setUser(server *redistest.Server, rules ...string) {
 	args := []any{"ACL", "SETUSER", "locksidecar"}
@@ -65,6 +67,33 @@ func cycle(t *testing.T, b *Backend) {
 	if err := b.Ping(t.Context()); err != nil {
 		t.Errorf("ping: %v", err)
 	}
+	waitAndLeave(t, b)
+}
+
+// waitAndLeave uses all that waiting needs. Whether it may is for others to see.
+func waitAndLeave(t *testing.T, b *Backend) {
+	t.Helper()
+	const key = locker.Key("waited-for")
+	holder := claimFor(key)
+	_, _ = b.Acquire(t.Context(), holder)
+	first := locker.Turn{Process: "first", Call: 1, WaitLeft: time.Minute}
+	listening, stop := context.WithCancel(t.Context())
+	defer stop()
+	_, _ = b.listenOnce(listening, b.keys.channel(first.Process), func(locker.Hint) {
+		waiter := claimFor(key)
+		for range 2 {
+			var held *locker.HeldError
+			if _, err := b.AcquireInLine(t.Context(), waiter, first); errors.As(err, &held) {
+				first.Number = held.Standing.Number
+			}
+		}
+		_ = releaseOne(t.Context(), b, holder)
+		_, _ = b.AcquireInLine(t.Context(), claimFor(key), locker.Turn{Process: "second", Call: 1, WaitLeft: time.Minute})
+		_, _ = b.AcquireInLine(t.Context(), waiter, first)
+		_, _, _ = b.HandOver(t.Context(), surrenderOf(waiter), claimFor(key), locker.Turn{Process: "second", Number: 2, Call: 2})
+		_ = b.Leave(t.Context(), key, locker.Turn{Process: "second", Call: 3})
+		stop()
+	})
 }
 
 func TestTheDocumentedPermissionsSuffice(t *testing.T) {
@@ -114,6 +143,7 @@ func TestEveryDocumentedPermissionIsNeeded(t *testing.T) {
 		_, _ = b.Acquire(t.Context(), claimFor(testKey))
 		_ = renewOne(t.Context(), b, c)
 		_ = releaseOne(t.Context(), b, c)
+		waitAndLeave(t, b)
 		if entries := server.Do("ACL", "LOG").([]any); len(entries) == 0 {
 			t.Errorf("%s was never used", command)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,16 +43,19 @@ type Config struct {
 	Log *slog.Logger // nil means silence
 }
 
-// Backend is a [locker.Backend], [locker.Inspector] and [locker.Annotator] on
-// one Redis server.
+// Backend is a [locker.Backend], [locker.Queue], [locker.Inspector] and
+// [locker.Annotator] on one Redis server.
 type Backend struct {
 	keys layout
 	node *node
 	log  *slog.Logger
+
+	denied sync.Map // permissions whose lack we have warned of
 }
 
 var (
 	_ locker.Backend   = (*Backend)(nil)
+	_ locker.Queue     = (*Backend)(nil)
 	_ locker.Inspector = (*Backend)(nil)
 	_ locker.Annotator = (*Backend)(nil)
 )

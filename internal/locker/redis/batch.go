@@ -62,10 +62,10 @@ func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []
 		}
 		c.args = func(func(locker.Instant) string) []string {
 			args := make([]string, 0, 2+3*len(which))
-			args = append(args, b.keys.companion(), millis(recordOutlives))
+			args = append(args, b.keys.prefix, millis(recordOutlives))
 			for _, i := range which {
 				s := surrenders[i]
-				args = append(args, s.Token.Reveal(), millisOrNone(s.Keep), locker.Tombstone(s.Holder, locker.TombstoneMinHold))
+				args = append(args, surrenderArgs(s)...)
 			}
 			return args
 		}
@@ -73,6 +73,11 @@ func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []
 	})
 	b.tellStep(verdicts)
 	return verdicts
+}
+
+// surrenderArgs are a script's arguments for a lock that is given back.
+func surrenderArgs(s locker.Surrender) []string {
+	return []string{s.Token.Reveal(), millisOrNone(s.Keep), locker.Tombstone(s.Holder, locker.TombstoneMinHold)}
 }
 
 // inBatches makes calls of up to maxKeys locks each, sends them together and

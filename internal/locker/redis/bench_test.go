@@ -28,7 +28,7 @@ func BenchmarkDirect(b *testing.B) {
 	run := func(ctx context.Context, c *call) error {
 		return client.Do(ctx, words(c)...).Err()
 	}
-	if err := client.ScriptLoad(b.Context(), renewSource).Err(); err != nil {
+	if err := client.ScriptLoad(b.Context(), renewScript.source).Err(); err != nil {
 		b.Fatal(err)
 	}
 	benchmarkCallers(b, run)

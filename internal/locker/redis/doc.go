@@ -8,6 +8,10 @@
 //	P<key>            string with a time to live: the holder's token
 //	P#grant:{P<key>}  hash: fence, since (server µs), note, token of the last
 //	                  grant; it outlives the lease, or the release, by 5 minutes
+//	P#queue:{P<key>}  sorted set: the processes that wait, by arrival number
+//	P#place:{P<key>}  hash: what each of them has promised, and the last number;
+//	                  both expire soon after the longest wait
+//	P#wake:<process>  channel, on which a process that waits is woken
 //
 // The string alone is what redsync, redislock and hand-written SET NX use too,
 // so they and this backend exclude each other. A token begins with the
@@ -19,11 +23,21 @@
 // With the prefix "lock:", a Redis user needs exactly
 //
 //	ACL SETUSER locksidecar on >PASSWORD resetkeys ~lock:* resetchannels &lock:* -@all
-//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget
+//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hget +hmget +hdel
+//	    +zadd +zrem +zrange +zrank +zscore +zcard +publish +subscribe
 //
 // and +select for a database other than 0. With +info and +config|get besides,
 // [Backend.ServerInfo] and [Backend.Checks] can tell of settings that endanger
-// locks.
+// locks. Without the channels, +publish or +subscribe, those who wait are not
+// woken and get their locks by asking every now and then.
+//
+// # Waiting
+//
+// A release wakes the process that is first in line, and it alone. Wake-ups
+// save time and nothing else: only the script that grants decides whose turn it
+// is, on the server's clock, and a place whose process listens no more, or stays
+// silent, is dropped by whichever script finds it at the front. There is no
+// dependence on keyspace notifications.
 //
 // # Outcomes
 //

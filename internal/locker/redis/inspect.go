@@ -12,7 +12,7 @@ func (b *Backend) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy
 	c := &call{
 		script: inspectScript,
 		keys:   []string{b.keys.lock(key), b.keys.record(key)},
-		args:   func(func(locker.Instant) string) []string { return nil },
+		args:   func(func(locker.Instant) string) []string { return []string{b.keys.prefix} },
 	}
 	if err := b.nodeOf(key).acquire.do(ctx, c); err != nil {
 		return locker.Occupancy{}, err
@@ -22,10 +22,16 @@ func (b *Backend) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy
 		return locker.Occupancy{}, err
 	}
 	switch state {
-	case "free":
-		return locker.Occupancy{State: locker.OccupancyFree}, nil
-	case "unknown":
-		return locker.Occupancy{State: locker.OccupancyUnknown}, nil
+	case "free", "unknown":
+		length, err := c.number(1)
+		if err != nil {
+			return locker.Occupancy{}, err
+		}
+		o := locker.Occupancy{State: locker.OccupancyFree, QueueLength: int(length)}
+		if state == "unknown" {
+			o.State = locker.OccupancyUnknown
+		}
+		return o, nil
 	case "held":
 		return c.occupancy()
 	}

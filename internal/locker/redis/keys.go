@@ -26,6 +26,9 @@ func (l layout) record(key locker.Key) string { return l.companion() + l.lock(ke
 // companion is what precedes a lock's name in that of its record.
 func (l layout) companion() string { return l.prefix + "#grant:{" }
 
+// channel is where a process that waits is told of its places.
+func (l layout) channel(process string) string { return l.prefix + "#wake:" + process }
+
 // millis is d in whole milliseconds as Redis wants it, rounded up, and at
 // least 1: Redis deletes a key whose time to live is set to 0.
 func millis(d time.Duration) string {

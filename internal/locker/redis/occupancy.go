@@ -20,9 +20,14 @@ func (c *call) occupancy() (locker.Occupancy, error) {
 			return locker.Occupancy{}, err
 		}
 	}
+	length, err := c.number(6)
+	if err != nil {
+		return locker.Occupancy{}, err
+	}
 	o := locker.Occupancy{
-		State:     locker.OccupancyHeld,
-		ExpiresIn: time.Duration(left) * time.Millisecond,
+		State:       locker.OccupancyHeld,
+		ExpiresIn:   time.Duration(left) * time.Millisecond,
+		QueueLength: int(length),
 	}
 	pod, tombstone, ours := locker.ReadValue(texts[0])
 	if !ours {

@@ -1,32 +1,36 @@
--- inspect: tell who has a lock. It changes nothing.
+-- inspect: tell who has a lock. It changes nothing. Needs line.
 --
 -- KEYS   1 the lock   2 its grant record
--- ARGV   1 id of the call
--- reply  {id, now, 'free' | 'unknown'}
---        {id, now, 'held', ms left, value, since, note, 'same' | 'other'}, where
---        'same' says that the record is of the token that is there
+-- ARGV   1 id of the call   2 prefix of all names
+-- reply  {id, now, 'free' | 'unknown', length of the line}
+--        {id, now, 'held', ms left, value, since, note, 'same' | 'other', length},
+--        where 'same' says that the record is of the token that is there
 --        'unknown': what lives there is not a lock, or has no time to live
 
 local id = ARGV[1]
 local time = redis.call('TIME')
-local stamp = string.format('%.0f', time[1] * 1000000 + time[2])
+local now = time[1] * 1000000 + time[2]
+local stamp = string.format('%.0f', now)
+
+local line = open_line(ARGV[2], KEYS[1], now)
+local length = line and line.living_length() or '0'
 
 local value = redis.pcall('GET', KEYS[1])
 if not value then
-  return {id, stamp, 'free'}
+  return {id, stamp, 'free', length}
 elseif type(value) == 'table' then
   if string.sub(value.err, 1, 9) == 'WRONGTYPE' then
-    return {id, stamp, 'unknown'}
+    return {id, stamp, 'unknown', length}
   end
   return value
 end
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then
-  return {id, stamp, 'unknown'}
+  return {id, stamp, 'unknown', length}
 end
 local record = redis.pcall('HMGET', KEYS[2], 'since', 'note', 'token')
 local whose = record[3] == value and 'same' or 'other'
 if #value > 1024 then
   value = '' -- not one of ours; nobody needs a large foreign value
 end
-return {id, stamp, 'held', string.format('%.0f', left), value, record[1] or '', record[2] or '', whose}
+return {id, stamp, 'held', string.format('%.0f', left), value, record[1] or '', record[2] or '', whose, length}

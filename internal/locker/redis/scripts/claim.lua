@@ -1,0 +1,134 @@
+-- claim: grant a lock that is free, once for each token, or wait for it. A
+-- library, which needs line.
+--
+-- It returns what stands behind id and now in the replies of acquire. Without
+-- may, it grants no lock that is free, as if another were first in line.
+--
+-- Scripts do not roll back: every check and the fence come before the first
+-- write, save that dead places leave the line, and the lock is the last write.
+
+local function wrong_type(reply)
+  return type(reply) == 'table' and reply.err and string.sub(reply.err, 1, 9) == 'WRONGTYPE'
+end
+
+-- next_fence returns the fence of the next grant, or an error.
+local function next_fence(now, floor, last)
+  local fence = math.max(now, floor)
+  if last then
+    local known = string.match(last, '^%d+$') and tonumber(last)
+    local year = 31557600 * 1000000
+    if not known or known >= 2 ^ 53 or known > fence + year then
+      return nil, redis.error_reply('BADFENCE the last fencing token of the lock is not plausible')
+    end
+    fence = math.max(fence, known + 1)
+  end
+  if fence >= 2 ^ 53 then
+    return nil, redis.error_reply('BADFENCE the next fencing token of the lock would not be plausible')
+  end
+  return string.format('%.0f', fence)
+end
+
+local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor, not_after, note, outlives, process, number, rest, called, wait)
+  if now > tonumber(not_after) then
+    return {'late'}
+  end
+
+  local value = redis.pcall('GET', lock)
+  if wrong_type(value) then
+    return {'conflict-type'}
+  elseif type(value) == 'table' then
+    return value
+  end
+  local record = redis.pcall('HMGET', record_key, 'fence', 'since', 'note', 'token')
+  if wrong_type(record) then
+    return {'conflict-type'}
+  elseif record.err then
+    return record
+  end
+
+  if value == token then
+    if record[4] ~= token or not record[1] then
+      return redis.error_reply('NOGRANT the lock is ours and the record of its grant is not there')
+    end
+    return {'granted', record[1]}
+  end
+
+  local waits = process ~= ''
+  local line
+  local function open()
+    line = open_line(prefix, lock, now, waits and process or nil, waits)
+    if waits then
+      rest, called, wait = tonumber(rest), tonumber(called), tonumber(wait)
+      number = line.turn(tonumber(number), rest, called)
+    end
+    return line
+  end
+  -- refuse ends a reply by what there is to say of the line; left are the ms
+  -- until the lock ends, if it is held.
+  local function refuse(reply, left)
+    local ahead, again
+    if waits then
+      ahead, again = line.keep(called, wait, left)
+    end
+    reply[#reply + 1] = line and line.length() or '0'
+    if waits then
+      for _, n in ipairs({number, ahead, again}) do
+        reply[#reply + 1] = string.format('%.0f', n)
+      end
+    end
+    if line then
+      line.tell()
+    end
+    return reply
+  end
+
+  if value then
+    local left = call('PTTL', lock)
+    if left < 0 then
+      return {'conflict-ttl'}
+    end
+    if open() then
+      line.tidy()
+    end
+    local whose = record[4] == value and 'same' or 'other'
+    if #value > 1024 then
+      value = '' -- not one of ours; nobody needs a large foreign value
+    end
+    return refuse({'held', string.format('%.0f', left), value, record[2] or '', record[3] or '', whose}, left)
+  end
+
+  if record[4] == token then
+    return {'spent'}
+  end
+  local fence, implausible = next_fence(now, tonumber(floor), record[1])
+  if not fence then
+    return implausible
+  end
+  if open() and (line.wake() or not may or waits and not line.ours(number)) then
+    return refuse({'queued'})
+  end
+
+  call('HSET', record_key, 'fence', fence, 'since', string.format('%.0f', now), 'note', note, 'token', token)
+  call('PEXPIRE', record_key, string.format('%.0f', keep + outlives))
+  if waits then
+    line.pass(rest, called, wait, tonumber(keep))
+  end
+  if line then
+    line.narrow()
+  end
+  call('SET', lock, token, 'PX', keep)
+  if line then
+    pcall(line.tell)
+  end
+  return {'granted', fence}
+end
+
+-- claim is claim_lock that returns the errors which that raises.
+local function claim(...)
+  local ok, outcome = pcall(claim_lock, ...)
+  if ok then
+    return outcome
+  end
+  local text = type(outcome) == 'table' and outcome.err or tostring(outcome)
+  return redis.error_reply(string.match(text, '^%-?(%u+ .*)$') or 'ERR ' .. text)
+end

@@ -1,0 +1,20 @@
+-- leave: take a caller out of line, and pass on the wake-up that it may have
+-- got. Needs line.
+--
+-- KEYS   the lock alone; see renew
+-- ARGV   1 id of the call   2 prefix of all names   3 the process
+--        4 arrival number of the caller, 0 for all of the process
+--        5 arrival number of its next caller, 0 for none   6 number of the call
+-- reply  {id, now, 'ok'}
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local line = open_line(ARGV[2], KEYS[1], now, ARGV[3])
+if line then
+  line.leave(tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]))
+  if not redis.pcall('GET', KEYS[1]) then
+    line.wake()
+  end
+  line.tell()
+end
+return {ARGV[1], string.format('%.0f', now), 'ok'}

@@ -1,0 +1,291 @@
+-- line: those who wait for a lock, in their order of arrival. A library, which
+-- stands before the scripts that need it.
+--
+-- A place in line is a process, however many of its callers wait. With the
+-- prefix P and the lock's key:
+--   P#queue:{lock}     sorted set of the processes by arrival number
+--   P#place:{lock}     hash: 'last', the last number given; 'width', how many
+--                      places are woken together, if that is not 1; and for
+--                      each process 'at:<process>', which is 'promise ends woken
+--                      called': by when it is to have asked again, when its wait
+--                      ends, when it was woken (0: it has asked since), all in
+--                      server ms, and the number of its latest call
+--   P#wake:<process>   channel; a message is 'w' (wake up) or 'n' (your place is
+--                      among the first two) and the lock's key without P
+-- Set and hash expire after the longest wait. They are not declared as keys:
+-- mostly they do not exist, and see renew for what that does in a cluster.
+
+local ASK_EVERY, DEAD_AFTER = 1000, 1000 -- ms; the same as in package locker
+local SLACK = 10000 -- ms by which a line outlives the longest wait
+local MOST = 128 -- places that one call drops, or wakes, at most
+
+-- call is redis.call whose error is the text of the reply in every version of
+-- Redis.
+local function call(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    error(reply.err, 0)
+  end
+  return reply
+end
+
+-- open_line returns the line for a lock, as process sees it (nil for nobody in
+-- particular). It returns nil if there is none, or it cannot be read, unless
+-- join is set. now is in server µs. All its functions may raise an
+-- error reply.
+local function open_line(prefix, lock, now, process, join)
+  local queue = prefix .. '#queue:{' .. lock .. '}'
+  local before = redis.pcall('ZRANGE', queue, 0, 1)
+  if not join and not before[1] then
+    return nil
+  end
+
+  local places = prefix .. '#place:{' .. lock .. '}'
+  local ms = math.floor(now / 1000)
+  local budget = MOST
+  local woken = {} -- by this call
+  local mine, own, last -- once we take our turn: our place, its number, and the last one given
+
+  local function read(text)
+    local promise, ends, at, called = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+    return {
+      promise = tonumber(promise) or 0, ends = tonumber(ends) or 0,
+      woken = tonumber(at) or 0, called = tonumber(called) or 0,
+    }
+  end
+
+  local function write(whose, place, ...)
+    call('HSET', places, 'at:' .. whose,
+      string.format('%.0f %.0f %.0f %.0f', place.promise, place.ends, place.woken, place.called), ...)
+  end
+
+  -- A mark from the future was set before the clock stepped back, and counts
+  -- for nothing.
+  local function silent(place)
+    return place.woken > 0 and ms > place.woken + DEAD_AFTER
+  end
+  local function awaited(place)
+    return place.woken > 0 and ms >= place.woken and not silent(place)
+  end
+
+  local function dead(place)
+    return ms > place.promise or ms > place.ends or silent(place)
+  end
+
+  local function width()
+    return tonumber(call('HGET', places, 'width') or 1)
+  end
+
+  local function drop(whose, place)
+    budget = budget - 1
+    if place.woken > 0 then
+      call('HSET', places, 'width', math.min(2 * width(), MOST))
+    end
+    call('ZREM', queue, whose)
+    call('HDEL', places, 'at:' .. whose)
+  end
+
+  -- living returns the place at the index, after dropping dead ones there.
+  local function living(index)
+    while true do
+      local found = call('ZRANGE', queue, index, index, 'WITHSCORES')
+      local whose = found[1]
+      if not whose then
+        return nil
+      end
+      local place = read(call('HGET', places, 'at:' .. whose))
+      if not dead(place) or budget == 0 then
+        return whose, place, tonumber(found[2])
+      end
+      drop(whose, place)
+    end
+  end
+
+  -- publish returns how many listen; -1 if we may not know.
+  local function publish(whose, kind)
+    local receivers = redis.pcall('PUBLISH', prefix .. '#wake:' .. whose, kind .. string.sub(lock, #prefix + 1))
+    return type(receivers) == 'number' and receivers or -1
+  end
+
+  local function outlast(key, wait)
+    if call('PTTL', key) < wait then
+      call('PEXPIRE', key, string.format('%.0f', wait))
+    end
+  end
+
+  -- The same as AskIn in package locker, in ms.
+  local function ask_in(ahead, left)
+    if ahead < 2 then
+      return math.min(ASK_EVERY, math.max(left + 1, 1))
+    end
+    return math.max(ASK_EVERY, math.ceil(ahead * ASK_EVERY / 3))
+  end
+
+  -- store puts our place into the line, which is to ask again when ask, called
+  -- with the number of those before it, says; it returns that number and ms.
+  local function store(called, wait, ask)
+    call('ZADD', queue, string.format('%.0f', own), process)
+    local ahead = call('ZRANK', queue, process)
+    local again = ask(ahead)
+    mine.promise = math.max(mine.promise, ms + again + DEAD_AFTER)
+    mine.ends, mine.woken = math.max(mine.ends, ms + wait), 0
+    mine.called = math.max(mine.called, called)
+    write(process, mine, 'last', string.format('%.0f', last))
+    outlast(queue, wait + SLACK)
+    outlast(places, wait + SLACK)
+    return ahead, again
+  end
+
+  local line = {}
+
+  -- turn begins the turn of one of our callers: it takes our place out of the
+  -- line, for now, and returns the caller's number.
+  function line.turn(number, rest, called)
+    local place = tonumber(call('ZSCORE', queue, process) or nil)
+    local fields = call('HMGET', places, 'at:' .. process, 'last')
+    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), number, rest)
+    local first = number == 0
+    if first then
+      last = last + 1
+      number = last
+    end
+    own = rest > 0 and math.min(number, rest) or number
+    if place then
+      call('ZREM', queue, process)
+      if first then
+        own = math.min(own, place)
+      elseif called < mine.called then
+        own = place
+      end
+    end
+    if own == number then
+      mine.promise = 0 -- whoever it was made for asks now
+    end
+    return number
+  end
+
+  -- tidy drops dead places from the front.
+  function line.tidy()
+    living(0)
+  end
+
+  -- wake wakes the first place and says whether there is one. Places whose
+  -- process listens no more are dropped. As long as those who are woken stay
+  -- silent, more are woken each time. If it is our turn, only those before us
+  -- count.
+  function line.wake()
+    local index, most = 0, nil
+    repeat
+      local whose, place, number = living(index)
+      local behind = own and whose and (number > own or number == own and whose > process)
+      if not whose or index == 0 and behind then
+        return index > 0
+      elseif awaited(place) then
+        if index == 0 then
+          return true
+        end
+        index = index + 1
+      elseif publish(whose, 'w') == 0 and budget > 0 then
+        drop(whose, place)
+      else
+        place.woken = ms
+        write(whose, place)
+        woken[whose] = true
+        index = index + 1
+      end
+      most = index > 0 and (most or width())
+    until most and index >= most
+    return true
+  end
+
+  -- keep takes or keeps our place, while the lock is held and ends after left
+  -- ms, or is free for others, without left. It returns how many are before us,
+  -- and in how many ms to ask again.
+  function line.keep(called, wait, left)
+    return store(called, wait, function(ahead)
+      if left then
+        return ask_in(ahead, left)
+      elseif ahead == 0 then
+        return ask_in(0, 0)
+      end
+      local head = call('ZRANGE', queue, 0, 0)[1] -- it was woken
+      return read(call('HGET', places, 'at:' .. head)).woken + DEAD_AFTER + 1 - ms
+    end)
+  end
+
+  -- ours says whether our place is the caller's, and not that of an earlier one.
+  function line.ours(number)
+    return own == number
+  end
+
+  -- pass gives our place to our caller with the number rest, or up if that is
+  -- 0, as the lock is granted for left ms.
+  function line.pass(rest, called, wait, left)
+    if rest > 0 then
+      own = rest
+      store(called, wait, function(ahead) return ask_in(ahead, left) end)
+    else
+      call('HDEL', places, 'at:' .. process)
+    end
+  end
+
+  -- narrow has the next waking wake one place again.
+  function line.narrow()
+    call('HDEL', places, 'width')
+  end
+
+  -- leave takes our caller with that number out of line, or all of ours if it
+  -- is 0, unless a later call has been here.
+  function line.leave(number, rest, called)
+    local place = tonumber(call('ZSCORE', queue, process) or nil)
+    local fields = call('HMGET', places, 'at:' .. process, 'last')
+    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), rest)
+    if not place or mine.called > called or number ~= 0 and number ~= place then
+      return
+    end
+    call('ZREM', queue, process)
+    line.pass(rest, called, 0, ASK_EVERY)
+    own = nil -- our turn is over
+  end
+
+  -- tell has those who have come to be among the first two by this call ask
+  -- more often. Our own callers know.
+  function line.tell()
+    for _, whose in ipairs(call('ZRANGE', queue, 0, 1)) do
+      if whose ~= before[1] and whose ~= before[2] and whose ~= process and not woken[whose] then
+        publish(whose, 'n')
+      end
+    end
+  end
+
+  function line.length()
+    return string.format('%.0f', call('ZCARD', queue))
+  end
+
+  -- living_length is length without the dead places at the front. It drops
+  -- none.
+  function line.living_length()
+    local dead_heads = 0
+    for _, whose in ipairs(call('ZRANGE', queue, 0, MOST - 1)) do
+      if not dead(read(call('HGET', places, 'at:' .. whose))) then
+        break
+      end
+      dead_heads = dead_heads + 1
+    end
+    return string.format('%.0f', call('ZCARD', queue) - dead_heads)
+  end
+
+  return line
+end
+
+-- call_next wakes the first in line for a lock that has become free. It never
+-- fails: whoever is not woken asks by itself.
+local function call_next(prefix, lock, now)
+  pcall(function()
+    local line = open_line(prefix, lock, now)
+    if line then
+      line.wake()
+      line.tell()
+    end
+  end)
+end
