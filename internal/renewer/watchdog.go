@@ -55,6 +55,9 @@ func (w *Watchdog) Watch(b locker.Beat) {
 	}
 	first, any := w.schedule.head()
 	w.schedule.put(e)
+	if w.asleep {
+		w.asleep, w.turned = false, time.Now()
+	}
 	if !any || e.due < first {
 		select {
 		case w.wake <- struct{}{}:
