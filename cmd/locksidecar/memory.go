@@ -12,19 +12,21 @@ const (
 	// A process that allocates less than this between two looks is quiet. The
 	// renewals of ten thousand locks stay below it.
 	quietBytes = 4 << 20
-	// Garbage below this, and below a quarter of what is live, is not worth a
+	// Less than this, and less than a quarter of what is live, is not worth a
 	// collection.
-	leastGarbage = 1 << 20
+	leastGain = 2 << 20
 )
 
 // trimMemory gives the memory that a burst of requests has left behind back to
 // the system once it is quiet, until ctx is over. Go itself collects a quiet
-// heap every two minutes only, and a pod's sidecars are many.
+// heap every two minutes only and keeps as much again as is in use, and a
+// cluster's sidecars are many.
 func trimMemory(ctx context.Context) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"},
 		{Name: "/gc/heap/live:bytes"}, // as of the last collection
 		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, // empty and not given back
 	}
 	ticker := time.NewTicker(trimEvery)
 	defer ticker.Stop()
@@ -36,8 +38,9 @@ func trimMemory(ctx context.Context) {
 		case <-ticker.C:
 		}
 		metrics.Read(samples)
-		allocated, live, used := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
-		if allocated-before < quietBytes && used > live+max(leastGarbage, live/4) {
+		allocated, live := samples[0].Value.Uint64(), samples[1].Value.Uint64()
+		used, free := samples[2].Value.Uint64(), samples[3].Value.Uint64()
+		if allocated-before < quietBytes && used+free > live+max(leastGain, live/4) {
 			debug.FreeOSMemory()
 		}
 		before = allocated
