@@ -159,9 +159,16 @@ func (b *Backend) Close() {
 	}
 }
 
-// Ping returns nil if the server answers.
+// Ping returns nil if the server runs our scripts; its errors are those of a
+// request. Whether a server answers at all says less: TIME is answered while it
+// is loading, and to a user who may not run scripts.
 func (b *Backend) Ping(ctx context.Context) error {
-	return b.node.acquire.do(ctx, &call{plain: []any{"time"}})
+	return b.node.acquire.do(ctx, &call{
+		script: renewScript, // of no lock
+		args: func(func(locker.Instant) string) []string {
+			return []string{b.keys.companion(), millis(recordOutlives)}
+		},
+	})
 }
 
 // Warm opens all connections, so that the first calls need not. The Backend

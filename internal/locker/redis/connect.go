@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -95,7 +96,10 @@ func (c *connector) credentials() (who credentials, err error) {
 	if who.username, err = c.username.read(); err != nil {
 		return credentials{}, err
 	}
-	who.password, err = c.password.read()
+	if who.password, err = c.password.read(); err == nil && c.password != nil && who.password == "" {
+		// The driver would send none, and be whoever the server takes it for.
+		err = errors.New("the password is empty")
+	}
 	return who, err
 }
 
