@@ -39,7 +39,6 @@ type conn struct {
 	guarded  bool // an answer is due that tells of a grant
 	wrote    bool // some of that answer was written
 	early    bool // the last answer was written with another request behind it
-	finished bool // our side has been ended
 	closed   bool
 	idling   bool // the read deadline is net/http's idle timeout
 	tellings []telling
@@ -152,9 +151,6 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 
 // CloseWrite ends our side; net/http uses it when it refuses a request.
 func (c *conn) CloseWrite() error {
-	c.mu.Lock()
-	c.finished = true
-	c.mu.Unlock()
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
@@ -170,13 +166,13 @@ func (c *conn) Close() error {
 		return net.ErrClosed
 	}
 	c.closed = true
-	tellings, ended, reset, finished := c.tellings, c.ended, c.reset, c.finished
+	tellings, ended, reset := c.tellings, c.ended, c.reset
 	c.tellings = nil
 	c.mu.Unlock()
 
 	arrived := true
 	if n := len(tellings); n > 0 && !tellings[n-1].proven {
-		arrived = c.settle(ended, reset, finished)
+		arrived = c.settle(ended, reset)
 	}
 	if tcp, ok := c.Conn.(*net.TCPConn); ok && (reset || !arrived) {
 		_ = tcp.SetLinger(0) // what was not taken shall not arrive later

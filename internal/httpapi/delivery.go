@@ -48,8 +48,7 @@ func (a *api) deliver(w http.ResponseWriter, r *http.Request, st locker.Status, 
 	}
 	if err != nil {
 		a.Log.Debug("an answer that granted a lock was not delivered", "key", string(st.Key), "fence", int64(st.Fence), "err", err)
-		// What was written cannot be completed or taken back.
-		panic(http.ErrAbortHandler)
+		return locker.ErrCallerGone // net/http writes nothing after an error of writing
 	}
 	told = true
 	if c == nil {

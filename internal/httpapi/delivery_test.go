@@ -328,13 +328,74 @@ func TestAReusedConnectionKeepsTheFirstLockIfALaterAnswerIsNotRead(t *testing.T)
 func TestARequestSentAheadOfTheAnswerProvesNothing(t *testing.T) {
 	onEveryNetwork(t, func(t *testing.T, network string) {
 		locks := newFakeLocks()
+		asked := make(chan struct{})
+		locks.acquire = func(ctx context.Context, r locker.Request) (locker.Status, bool, error) {
+			close(asked)
+			c := ctx.Value(connKey{}).(*conn)
+			for quiet := true; quiet; time.Sleep(100 * time.Microsecond) { // until the next request begins
+				c.mu.Lock()
+				quiet = c.framing.quiet()
+				c.mu.Unlock()
+			}
+			return locks.statusOf(1, r), false, nil
+		}
 		_, address := serve(t, network, testConfig(locks))
 		c := dial(t, network, address)
-		c.send(post + "GET /locks HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		c.send(post)
+		<-asked
+		c.send("GET /locks HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		c.awaitUnread()
 		_ = c.Conn.Close()
 		locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
 	})
+}
+
+func TestAnEndThatIsSeenJustBeforeTheFirstByteKeepsTheAnswerBack(t *testing.T) {
+	near, far := net.Pipe()
+	locks := newFakeLocks()
+	c := &conn{Conn: near, all: &conns{locks: locks}}
+	r, err := http.NewRequestWithContext(withConn(t.Context(), c), http.MethodPost, "/locks/k", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, _, _ := locks.Acquire(t.Context(), locker.Request{Key: "k"})
+	received := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(far)
+		received <- string(all)
+	}()
+	func() {
+		defer func() { recover() }()
+		w := &connWriter{conn: c, header: make(http.Header)}
+		_ = newAPI(testConfig(locks)).deliver(w, r, st, func() error {
+			c.noteRead(nil, io.EOF)
+			_, err := w.Write([]byte("answer"))
+			return err
+		})
+	}()
+	locks.awaitFate(t, 1, fateGivenBack, 0)
+	_ = c.Close()
+	if got := <-received; got != "" {
+		t.Errorf("a caller that had left was told %q", got)
+	}
+	locks.checkLedger(t)
+}
+
+// A Unix socket tells what the other process has read, TCP only what the other
+// kernel has taken.
+func TestACallerThatEndsItsSideAfterTheAnswerAndReadsNothing(t *testing.T) {
+	for network, want := range map[string]fate{"unix": fateGivenBack, "tcp": fateCleared} {
+		t.Run(network, func(t *testing.T) {
+			t.Parallel()
+			locks := newFakeLocks()
+			_, address := serve(t, network, testConfig(locks))
+			c := dial(t, network, address)
+			c.send(post)
+			c.awaitUnread()
+			c.closeWrite()
+			locks.awaitFate(t, 1, want, settleTime+2*time.Second)
+		})
+	}
 }
 
 // An answer to a chunked request is followed by the server's own end.
@@ -441,4 +502,30 @@ func TestALongLivedConnectionForgetsLocksThatAreOver(t *testing.T) {
 	if n := len(c.tellings); n > 2*leastSweep {
 		t.Errorf("the connection remembers %d locks of which none is held", n)
 	}
+}
+
+func TestNothingIsAskedOfTheLocksAboutAnAnswerThatMayNotHaveArrived(t *testing.T) {
+	// A Locker takes Get for an answer of its own, and would not take back what
+	// it has told.
+	locks := newFakeLocks()
+	locks.get = func(_ locker.Key, h locker.Handle) (locker.Status, error) {
+		if newest := locker.Fence(1000 + leastSweep); h.Fence > newest-unprovenMax {
+			t.Errorf("asked for the grant of fence %d", h.Fence)
+		}
+		return locker.Status{}, locker.ErrNotHeld
+	}
+	near, far := net.Pipe()
+	_ = far.Close()
+	c := &conn{Conn: near, all: &conns{locks: locks}}
+	for range leastSweep {
+		st := locks.grant(locker.Request{Key: "k"})
+		c.told(telling{id: st.ID, key: "k", fence: st.Fence})
+	}
+	if n := len(c.tellings); n != unprovenMax {
+		t.Errorf("%d answers are remembered, want %d", n, unprovenMax)
+	}
+	c.reset = true
+	_ = c.Close()
+	locks.checkLedger(t)
+	locks.awaitFate(t, leastSweep, fateGivenBack, 0)
 }

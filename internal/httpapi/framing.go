@@ -9,15 +9,15 @@ import (
 // parsers could disagree, which is how one request is smuggled inside another.
 // net/http refuses many of them and mends the others in silence: it drops a
 // Content-Length beside a Transfer-Encoding, joins folded lines, takes a bare
-// LF for a line end, and keeps the first of two Host headers. By the time a
-// handler runs, nothing of that can be seen any more.
+// LF for a line end, and makes one of two equal lengths. By the time a handler
+// runs, nothing of that can be seen any more.
 type framing struct {
 	phase   framingPhase
 	partial []byte // a line whose end has not been read
 	body    int64  // bytes of the body still to come
 	problem string // the first that was found
 
-	http10, length, encoding, host bool // of the head that is being read
+	http10, length, encoding bool // of the head that is being read
 }
 
 type framingPhase int
@@ -68,7 +68,7 @@ func (f *framing) line(line []byte) {
 		}
 		f.phase, f.body = framingHead, 0
 		f.http10 = bytes.HasSuffix(line, []byte("HTTP/1.0"))
-		f.length, f.encoding, f.host = false, false, false
+		f.length, f.encoding = false, false
 	} else if len(line) == 0 {
 		f.headEnd()
 	} else {
@@ -94,8 +94,6 @@ func (f *framing) header(line []byte) {
 		f.body = int64(n)
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 		f.once(&f.encoding, "Transfer-Encoding")
-	case bytes.EqualFold(name, []byte("Host")):
-		f.once(&f.host, "Host")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -112,6 +113,56 @@ func TestAShutdownThatRunsOutOfTimeCutsTheRestOffAndGivesBack(t *testing.T) {
 		close(answer)
 		locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
 	})
+}
+
+func TestACutOffShutdownLingersOnNoConnection(t *testing.T) {
+	onEveryNetwork(t, func(t *testing.T, network string) {
+		const clients = 5
+		locks := newFakeLocks()
+		asked, answer := make(chan struct{}, clients), make(chan struct{})
+		locks.acquire = func(_ context.Context, r locker.Request) (locker.Status, bool, error) {
+			if r.Key == "l" {
+				asked <- struct{}{}
+				<-answer
+			}
+			st := locks.grant(r)
+			locks.mu.Lock()
+			locks.granted[st.ID]-- // Acquire counts it
+			locks.mu.Unlock()
+			return st, false, nil
+		}
+		s, address := serve(t, network, testConfig(locks))
+		for range clients {
+			c := dial(t, network, address)
+			c.send(post + strings.Replace(post, "/k", "/l", 1)) // the first answer is never proven
+			<-asked
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("shutdown: %v", err)
+		}
+		if took := time.Since(began); took > lingerTime {
+			t.Errorf("shutdown took %s", took)
+		}
+		close(answer)
+	})
+}
+
+func TestAShutdownWaitsUntilAnswersAreSettled(t *testing.T) {
+	locks := newFakeLocks()
+	s, address := serve(t, "unix", testConfig(locks))
+	c := dial(t, "unix", address)
+	c.send(post)
+	c.awaitUnread()
+	c.closeWrite() // unread: it takes settleTime to give it up
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := locks.fate(1); got == fateOpen {
+		t.Error("the grant is not settled")
+	}
 }
 
 func TestAConnectionCostsNoGoroutineBeyondNetHTTPs(t *testing.T) {

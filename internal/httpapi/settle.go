@@ -19,15 +19,15 @@ const (
 )
 
 // settle finds out whether the answers that were written last have arrived.
-func (c *conn) settle(ended, reset, finished bool) bool {
+func (c *conn) settle(ended, reset bool) bool {
 	switch {
 	case reset:
 		return false
 	case ended:
-		return c.taken(settleTime, finished)
+		return c.taken(settleTime)
 	case c.idle.Load() || c.all.hurry.Load():
 		// The server shuts down: it closes one connection after the other.
-		return c.taken(0, finished)
+		return c.taken(0)
 	}
 	// Our side ends first, so that the caller will end its own once it has
 	// read the answer, or the kernel resets it if it cannot.
@@ -39,7 +39,7 @@ func (c *conn) settle(ended, reset, finished bool) bool {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
-			return c.taken(settleTime, true)
+			return c.taken(settleTime)
 		case errors.Is(err, net.ErrClosed):
 			return true
 		default:
@@ -48,17 +48,17 @@ func (c *conn) settle(ended, reset, finished bool) bool {
 	}
 }
 
-// taken waits for at most so long until the kernel knows whether the caller's
-// has taken all that was written. If it does not learn it, a caller that has
-// ended the connection has not.
-func (c *conn) taken(most time.Duration, finished bool) bool {
+// taken waits for at most so long until the kernel knows whether the other side
+// has taken all that was written. If that does not show, it has not; save that
+// no time to wait means the benefit of the doubt.
+func (c *conn) taken(most time.Duration) bool {
 	raw, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return true
 	}
 	began := time.Now()
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		switch transferState(raw, c.Conn.LocalAddr().Network(), finished) {
+		switch transferState(raw) {
 		case transferDone:
 			return true
 		case transferBroken:
