@@ -18,8 +18,8 @@ const prefix = "bare:"
 // The very scripts that the sidecar sends; the first lines of their files list
 // their keys, arguments and replies.
 var (
-	acquire = redis.NewScript(lockredis.AcquireSource())
-	release = redis.NewScript(lockredis.ReleaseSource())
+	acquire = redis.NewScript(lockredis.Scripts()["acquire"])
+	release = redis.NewScript(lockredis.Scripts()["release"])
 )
 
 const (

@@ -50,7 +50,8 @@ type Backend struct {
 	node *node
 	log  *slog.Logger
 
-	denied sync.Map // permissions whose lack we have warned of
+	published atomic.Bool // we have found out whether we may
+	denied    sync.Map    // permissions whose lack we have warned of
 }
 
 var (

@@ -10,8 +10,8 @@ import (
 // Every script begins its reply with the id of the call, which it got as its
 // first argument, and with its server's clock in µs; see [pipeline].
 //
-// Some share libraries. Redis knows of none that would do, so those that a
-// script needs are put before it, each once and after what it needs itself.
+// Some need libraries. Redis has none that would do, so these are put before the
+// script, each once and after those that it needs itself.
 var (
 	//go:embed scripts
 	sources embed.FS
@@ -32,25 +32,41 @@ type script struct {
 	sha    string
 }
 
-// newScript joins the named files.
+// newScript joins the named files, libraries first. What comes of them begins
+// with the last one's first line, by which people and tests know a script.
 func newScript(names ...string) *script {
 	var all strings.Builder
-	for _, name := range names {
-		part, err := sources.ReadFile("scripts/" + name + ".lua")
-		if err != nil {
-			panic(err) // it was not embedded
-		}
-		all.Write(part)
+	main := read(names[len(names)-1])
+	first, _, _ := strings.Cut(main, "\n")
+	all.WriteString(first + "\n")
+	for _, library := range names[:len(names)-1] {
+		all.WriteString(read(library))
 	}
+	all.WriteString(main)
 	source := all.String()
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-// AcquireSource and ReleaseSource return the scripts as they are sent, for
-// measuring what the same scripts cost without a sidecar. Their arguments are
-// listed in scripts/acquire.lua and scripts/release.lua.
-func AcquireSource() string { return acquireScript.source }
+func read(name string) string {
+	text, err := sources.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err) // it was not embedded
+	}
+	return string(text)
+}
 
-// ReleaseSource is described at AcquireSource.
-func ReleaseSource() string { return releaseScript.source }
+// Scripts returns the scripts by name, as they are sent, for those who measure
+// what they cost, or watch them go by. What they take and return is told in
+// their files.
+func Scripts() map[string]string {
+	return map[string]string{
+		"acquire":  acquireScript.source,
+		"renew":    renewScript.source,
+		"release":  releaseScript.source,
+		"inspect":  inspectScript.source,
+		"annotate": annotateScript.source,
+		"leave":    leaveScript.source,
+		"handover": handOverScript.source,
+	}
+}

@@ -75,17 +75,24 @@ func (b *Backend) listenOnce(ctx context.Context, channel string, hear func(lock
 		return false, errNotSubscription
 	}
 	hear(locker.Hint{Kind: locker.HintListening})
-	b.tryPublish(ctx, channel)
+	var publishing sync.WaitGroup
+	defer publishing.Wait()
+	publishing.Go(func() { b.tryPublish(channel) })
 	return true, s.hearAll(hear)
 }
 
-// tryPublish finds out whether our user may wake others: scripts do so, and say
-// nothing if they are refused. The message means nothing.
-func (b *Backend) tryPublish(ctx context.Context, channel string) {
-	c := &call{plain: []any{"publish", channel, "-"}}
-	if err := b.node.acquire.do(ctx, c); err != nil {
-		b.warnIfDenied(err, "publish on")
+// tryPublish finds out, once, whether our user may wake others: scripts do so,
+// and say nothing if they are refused. The message means nothing.
+func (b *Backend) tryPublish(channel string) {
+	if b.published.Swap(true) {
+		return
 	}
+	c := &call{plain: []any{"publish", channel, "-"}}
+	err := b.node.acquire.do(context.Background(), c) // within the store's timeout
+	if err != nil && !c.refused {
+		b.published.Store(false)
+	}
+	b.warnIfDenied(err, "publish on")
 }
 
 // warnIfDenied warns once of a permission that is missing.

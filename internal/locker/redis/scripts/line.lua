@@ -31,7 +31,7 @@ end
 
 -- open_line returns the line for a lock, as process sees it (nil for nobody in
 -- particular). It returns nil if there is none, or it cannot be read, unless
--- join is set. now is in server µs. All its functions may raise an
+-- join is set. now is in server µs. All its functions may raise the text of an
 -- error reply.
 local function open_line(prefix, lock, now, process, join)
   local queue = prefix .. '#queue:{' .. lock .. '}'
@@ -85,7 +85,8 @@ local function open_line(prefix, lock, now, process, join)
     call('HDEL', places, 'at:' .. whose)
   end
 
-  -- living returns the place at the index, after dropping dead ones there.
+  -- living returns the place at the index, after dropping dead ones there. It is
+  -- a dead one once enough have been dropped.
   local function living(index)
     while true do
       local found = call('ZRANGE', queue, index, index, 'WITHSCORES')
@@ -180,7 +181,7 @@ local function open_line(prefix, lock, now, process, join)
       local behind = own and whose and (number > own or number == own and whose > process)
       if not whose or index == 0 and behind then
         return index > 0
-      elseif awaited(place) then
+      elseif awaited(place) or dead(place) then
         if index == 0 then
           return true
         end
@@ -209,7 +210,7 @@ local function open_line(prefix, lock, now, process, join)
         return ask_in(0, 0)
       end
       local head = call('ZRANGE', queue, 0, 0)[1] -- it was woken
-      return read(call('HGET', places, 'at:' .. head)).woken + DEAD_AFTER + 1 - ms
+      return math.max(1, read(call('HGET', places, 'at:' .. head)).woken + DEAD_AFTER + 1 - ms)
     end)
   end
 
