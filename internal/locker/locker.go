@@ -160,6 +160,12 @@ func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
 func (l *Locker) learnLocked(r Reading, now Instant) {
 	l.floor.learnClock(r.UnixMicro, now)
 	if r.Step != 0 {
+		// The store counts TTLs on its wall clock, so what was extended before
+		// the step may end earlier than we reckon: renew it at once.
+		for _, g := range l.held {
+			g.failures++
+			l.dog.Watch(g.beat())
+		}
 		l.observe.ClockStep(r.Step)
 		l.lineLocked(slog.LevelWarn, "the store's clock has stepped: leases may end earlier or later than reckoned", "step", r.Step)
 	}

@@ -136,11 +136,6 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 		} else {
 			g.verified(sent)
 		}
-		if v.Step != 0 {
-			// The store counts the TTL on its wall clock, so it may end the
-			// lock earlier than we reckon: renew again at once.
-			g.failures++
-		}
 		if l.aliveLocked(g, now) {
 			l.observe.Renewed(RenewOK, slack)
 			l.dog.Watch(g.beat())
