@@ -60,9 +60,12 @@ func (s *store) watch(ctx context.Context) {
 	defer ticker.Stop()
 	var checked time.Time
 	for {
-		if s.ping(ctx) == nil && time.Since(checked) >= checkEvery {
-			s.check(ctx)
-			checked = time.Now()
+		if s.ping(ctx) == nil {
+			s.warm(ctx)
+			if time.Since(checked) >= checkEvery {
+				s.check(ctx)
+				checked = time.Now()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -94,6 +97,15 @@ func (s *store) ping(ctx context.Context) error {
 		s.log.Info("the store answers")
 	}
 	return err
+}
+
+// warm opens the connections that are missing. A renewal that had to open its
+// own would have less time for itself, and none on a machine that is short of
+// it.
+func (s *store) warm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_ = s.redis.Warm(ctx) // what stays closed is opened by the first request that needs it
 }
 
 // check looks at the server's settings and warns once of each that endangers
