@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/redistest"
+)
+
+// permissions are what the documentation asks for, with the default prefix.
+var permissions = []any{"~lock:*", "&lock:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+pttl", "+pexpire", "+hset", "+hmget"}
+
+// setUser makes the ACL user app exist with the rules added to what it has.
+func setUser(r *redistest.Server, rules ...any) {
+	r.Do(append([]any{"ACL", "SETUSER", "app", "on"}, rules...)...)
+}
+
+// secretFile writes a password to a file, and returns a function that
+// replaces it as Kubernetes does: at once.
+func secretFile(t *testing.T, password string) (path string, replace func(string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "password")
+	replace = func(password string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(password)
+	return path, replace
+}
+
+func TestARotatedPasswordIsTakenUpWithoutALoss(t *testing.T) {
+	t.Parallel()
+	const old, new = "the-first-password", "the-second-password"
+	r := redistest.Start(t)
+	setUser(r, append(permissions, ">"+old)...)
+	path, replace := secretFile(t, old)
+	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD_FILE="+path)
+	p.secrets = append(p.secrets, old, new)
+	h := p.POST("k", "ttl=1s").Want(t, 201, "held")
+
+	setUser(r, ">"+new)
+	replace(new)
+	setUser(r, "<"+old)
+	r.Do("CLIENT", "KILL", "USER", "app")
+	for i := range 20 {
+		p.POST(fmt.Sprint("other", i), "ttl=30s").Want(t, 201, "held")
+		p.DELETE(fmt.Sprint("other", i)).Want(t, 204, "")
+	}
+	p.awaitRenewals("k", 3, 3*time.Second)
+	if a := p.GET("k"); a.JSON.Fence != h.JSON.Fence {
+		t.Errorf("the lock is grant %d, was %d", a.JSON.Fence, h.JSON.Fence)
+	}
+	if strings.Contains(p.Log(), "auth_failed") {
+		t.Error("the rotation was noticed")
+	}
+}
+
+func TestRefusedCredentialsAreToldAndNotInsistedOn(t *testing.T) {
+	t.Parallel()
+	const right, wrong = "the-right-password", "the-wrong-password"
+	for name, refuse := range map[string]func(r *redistest.Server, replace func(string)){
+		"WRONGPASS": func(r *redistest.Server, replace func(string)) { replace(wrong) },
+		"empty":     func(r *redistest.Server, replace func(string)) { replace("") },
+		"user off":  func(r *redistest.Server, _ func(string)) { r.Do("ACL", "SETUSER", "app", "off") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := redistest.Start(t)
+			setUser(r, append(permissions, ">"+right)...)
+			path, replace := secretFile(t, right)
+			p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD_FILE="+path)
+			p.secrets = append(p.secrets, right, wrong)
+			p.POST("k", "ttl=3s").Want(t, 201, "held")
+
+			refuse(r, replace)
+			// Also connections that were being opened meanwhile.
+			killed := func() bool { return r.Do("CLIENT", "KILL", "USER", "app") != int64(0) }
+			eventually(t, 3*time.Second, "the sidecar is refused", func() bool {
+				return !killed() && p.POST("first", "ttl=1s").Is(503, "store_auth_failed") && !killed()
+			})
+			before := connectionsOf(t, r)
+			var asking sync.WaitGroup
+			for range 20 {
+				asking.Go(func() {
+					for i := range 10 {
+						a := p.POST(fmt.Sprint("other", i), "ttl=1s")
+						if !a.Is(503, "store_auth_failed") {
+							t.Errorf("the answer is %v", a)
+						}
+					}
+				})
+			}
+			asking.Wait()
+			p.awaitState("k", 3*time.Second, 200, "at_risk")
+			if status, text := p.Ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "auth_failed") {
+				t.Errorf("readiness is %d %q", status, text)
+			}
+			// Six connections at most, each a few times as the pauses double.
+			if n := connectionsOf(t, r) - before; n > 30 {
+				t.Errorf("%d connections were tried", n)
+			}
+
+			replace(right)
+			setUser(r)
+			eventually(t, 5*time.Second, "the sidecar is let in again", func() bool {
+				return p.POST("after", "ttl=1s").Status == http.StatusCreated
+			})
+		})
+	}
+}
+
+// connectionsOf returns how many connections the server has accepted, but for
+// the one that asks.
+func connectionsOf(t *testing.T, r *redistest.Server) (n int) {
+	t.Helper()
+	info, _ := r.Do("INFO", "stats").(string)
+	for line := range strings.Lines(info) {
+		if _, err := fmt.Sscanf(line, "total_connections_received:%d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatal("the server does not tell its connections")
+	return 0
+}
+
+func TestAPasswordThatIsDemandedAndNotGivenIsToldAndNeedsNoRestart(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p := on(t, r)
+	p.POST("k", "ttl=3s").Want(t, 201, "held")
+	operator := r.Dial()
+	for _, command := range [][]any{{"CONFIG", "SET", "requirepass", "of-the-operator"}, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}} {
+		if _, err := operator.Do(command...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.POST("other").Want(t, 503, "store_auth_failed") // NOAUTH
+	p.awaitState("k", 3*time.Second, 200, "at_risk")
+	if status, _ := p.Ready(); status != http.StatusServiceUnavailable {
+		t.Errorf("readiness is %d", status)
+	}
+	if _, err := operator.Do("CONFIG", "SET", "requirepass", ""); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitState("k", 3*time.Second, 200, "held")
+	p.DELETE("k").Want(t, 204, "")
+}
+
+func TestWithoutPermissionForScriptsNothingIsGranted(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	setUser(r, append(permissions, ">pw-of-the-app")...)
+	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD=pw-of-the-app")
+	p.POST("k", "ttl=2s").Want(t, 201, "held")
+
+	setUser(r, "-eval", "-evalsha")
+	p.POST("other").Want(t, 503, "store_auth_failed")
+	if r.Do("EXISTS", "lock:other") != int64(0) {
+		t.Error("a refused lock is in Redis")
+	}
+	p.awaitState("k", 2*time.Second, 200, "at_risk")
+	if status, text := p.Ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "auth_failed") {
+		t.Errorf("readiness is %d %q", status, text)
+	}
+	setUser(r, "+eval", "+evalsha")
+	p.awaitState("k", 2*time.Second, 200, "held")
+	p.DELETE("k").Want(t, 204, "")
+}
+
+func TestTheLeastPermissionsSufficeAndWhatIsOffIsTold(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t, "maxmemory-policy allkeys-lru")
+	setUser(r, append(permissions, ">pw-of-the-app")...) // neither INFO, CONFIG nor PUBLISH
+	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD=pw-of-the-app")
+	p.AwaitLog("may not run INFO or CONFIG GET")
+	p.POST("k", "ttl=1s", "note=n").Want(t, 201, "held")
+	p.awaitRenewals("k", 2, 3*time.Second)
+	p.PATCH("k", "note=m").Want(t, 200, "held")
+	p.DELETE("k").Want(t, 204, "")
+	p.POST("cron", "ttl=1s", "min_hold=1s").Want(t, 201, "held")
+	p.DELETE("cron").Want(t, 204, "")
+	if status, text := p.Ready(); status != http.StatusOK || strings.Contains(text, "warning") {
+		t.Errorf("readiness is %d %q", status, text)
+	}
+}
