@@ -6,15 +6,19 @@ import (
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-// Op names a method of a backend.
+// Op names a method of a backend, or OpHint.
 type Op string
 
 const (
-	OpAcquire  Op = "acquire"
-	OpRenew    Op = "renew"
-	OpRelease  Op = "release"
-	OpInspect  Op = "inspect"
-	OpAnnotate Op = "annotate"
+	OpAcquire       Op = "acquire"
+	OpRenew         Op = "renew"
+	OpRelease       Op = "release"
+	OpInspect       Op = "inspect"
+	OpAnnotate      Op = "annotate"
+	OpAcquireInLine Op = "acquire in line"
+	OpLeave         Op = "leave"
+	OpHandOver      Op = "hand over"
+	OpHint          Op = "hint" // on its way to a listener
 )
 
 // Call is what a [Plan] is told of a call.

@@ -10,7 +10,8 @@ import (
 )
 
 // Faulty injects faults into the calls of a backend. It works in synctest
-// bubbles. Close it: requests outlive their callers.
+// bubbles. Close it: requests outlive their callers. Backend returns what can
+// also wait in line.
 type Faulty struct {
 	backend locker.Backend
 	closing chan struct{}
@@ -21,6 +22,9 @@ type Faulty struct {
 	plan   Plan
 	calls  int
 	faults int
+
+	listeners   map[int]context.CancelCauseFunc
+	connections int // of listeners, so far
 }
 
 var (

@@ -19,7 +19,7 @@ func faultyHarness(t *testing.T, plan Plan) (Harness, *Faulty) {
 	f := NewFaulty(store.Backend, plan)
 	t.Cleanup(f.Close)
 	h := store
-	h.Backend = f
+	h.Backend = f.Backend()
 	return h, f
 }
 
@@ -36,7 +36,7 @@ func memoryHarness() Harness {
 			_, ttl, _ := b.Value(key)
 			return ttl
 		},
-		Put: b.Put, Delete: b.Delete, Wipe: b.Wipe,
+		Put: b.Put, Delete: b.Delete, Wipe: b.Wipe, LineTTL: b.LineTTL,
 		bubble: true,
 	}
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-// mutants are the mistakes that lock libraries have made, each as a wrapper
-// around a correct backend.
-var mutants = []struct {
+type mutation struct {
 	name   string
 	mutate func(h Harness, m *mutant)
-}{
+}
+
+// mutants are the mistakes that lock libraries have made, each as a wrapper
+// around a correct backend.
+var mutants = []mutation{
 	{"delete without compare", func(h Harness, m *mutant) {
 		m.release = eachSurrender(m.release, func(s locker.Surrender, err error) error {
 			if errors.Is(err, locker.ErrTaken) {

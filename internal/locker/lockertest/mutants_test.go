@@ -3,6 +3,7 @@ package lockertest
 import (
 	"context"
 	"flag"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -16,6 +17,10 @@ type mutant struct {
 	release  func(context.Context, []locker.Surrender) []locker.Verdict
 	inspect  func(context.Context, locker.Key) (locker.Occupancy, error)
 	annotate func(context.Context, locker.Key, locker.Token, string) error
+	inLine   func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error)
+	leave    func(context.Context, locker.Key, locker.Turn) error
+	handOver func(context.Context, locker.Surrender, locker.Claim, locker.Turn) (locker.Verdict, locker.Grant, error)
+	listen   func(context.Context, string, func(locker.Hint))
 }
 
 func (m *mutant) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
@@ -38,13 +43,31 @@ func (m *mutant) Annotate(ctx context.Context, key locker.Key, token locker.Toke
 	return m.annotate(ctx, key, token, note)
 }
 
+func (m *mutant) AcquireInLine(ctx context.Context, c locker.Claim, t locker.Turn) (locker.Grant, error) {
+	return m.inLine(ctx, c, t)
+}
+
+func (m *mutant) Leave(ctx context.Context, key locker.Key, t locker.Turn) error {
+	return m.leave(ctx, key, t)
+}
+
+func (m *mutant) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim, t locker.Turn) (locker.Verdict, locker.Grant, error) {
+	return m.handOver(ctx, s, c, t)
+}
+
+func (m *mutant) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
+	m.listen(ctx, process, hear)
+}
+
 // mutated returns a harness whose backend makes one mistake, or none.
 func mutated(mutate func(Harness, *mutant)) Harness {
 	h := memoryHarness()
 	b := h.Backend
+	q := b.(locker.Queue)
 	m := &mutant{
 		acquire: b.Acquire, renew: b.Renew, release: b.Release,
 		inspect: b.(locker.Inspector).Inspect, annotate: b.(locker.Annotator).Annotate,
+		inLine: q.AcquireInLine, leave: q.Leave, handOver: q.HandOver, listen: q.Listen,
 	}
 	if mutate != nil {
 		mutate(h, m)
@@ -93,6 +116,7 @@ func run(t *testing.T, mutate func(Harness, *mutant)) (failed []string) {
 func TestSuiteFailsOnEveryMutant(t *testing.T) {
 	keepRapidQuiet(t)
 	caught := 0
+	mutants := slices.Concat(mutants, queueMutants)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			if failed := run(t, m.mutate); len(failed) == 0 {

@@ -40,6 +40,9 @@ type Harness struct {
 	Delete func(locker.Key)
 	// Wipe removes everything from the store.
 	Wipe func()
+	// LineTTL returns for how long the store keeps anything of the key's line
+	// if nobody asks again: 0 if it keeps nothing, below 0 if for ever.
+	LineTTL func(locker.Key) time.Duration
 
 	bubble bool // time is virtual
 }
@@ -84,6 +87,7 @@ func cases() []testCase {
 		acquireCases, renewCases, releaseCases, minHoldCases, expiryCases, lateCases,
 		fenceCases, concurrencyCases, keyCases, strangerCases, dataLossCases, inspectCases,
 		contextCases, propertyCases,
+		queueCases, silenceCases, leaveCases, handOverCases, hintCases, queueContextCases,
 	} {
 		all = append(all, group...)
 	}

@@ -33,8 +33,9 @@ func harness(b *memory.Backend, now locker.Clock) lockertest.Harness {
 			_, ttl, _ := b.Value(key)
 			return ttl
 		},
-		Put:    b.Put,
-		Delete: b.Delete,
-		Wipe:   b.Wipe,
+		Put:     b.Put,
+		Delete:  b.Delete,
+		Wipe:    b.Wipe,
+		LineTTL: b.LineTTL,
 	}
 }

@@ -13,9 +13,9 @@ type line struct {
 	places []place // in order
 	last   int64   // the greatest number that anybody has had
 
-	// silent counts the places dropped since the last grant because they were
-	// woken and said nothing: each doubles how many are woken next, so that
-	// ten dead heads do not cost ten times the wait for one.
+	// silent counts the places dropped since the last grant that had been woken
+	// and said nothing: each doubles how many are woken next, so that ten dead
+	// heads do not cost ten times the wait for one.
 	silent int
 
 	forgetAt locker.Instant
@@ -44,11 +44,8 @@ const maxWidth = 10
 // dead tells whether the place has broken its promise, waits no more, or was
 // woken and says nothing.
 func (p place) dead(now locker.Instant) bool {
-	return now > p.askBy.Add(locker.DeadAfter) || now > p.waitEnd || p.silent(now)
-}
-
-func (p place) silent(now locker.Instant) bool {
-	return p.woken != 0 && now > p.woken.Add(locker.DeadAfter)
+	return now > p.askBy.Add(locker.DeadAfter) || now > p.waitEnd ||
+		p.woken != 0 && now > p.woken.Add(locker.DeadAfter)
 }
 
 // compare orders places by number. Two processes can have one number only if
@@ -61,7 +58,7 @@ func (p place) compare(other place) int {
 func (l *line) dropDead(now locker.Instant) {
 	n := l.deadHeads(now)
 	for _, p := range l.places[:n] {
-		if p.silent(now) {
+		if p.woken != 0 {
 			l.silent++
 		}
 	}
