@@ -24,8 +24,9 @@ type wire struct {
 // lease is what the wire reckons by itself. Where a minimum hold makes the
 // store keep the key for longer, it reckons with that.
 type lease struct {
-	asked      locker.Instant
-	keep       time.Duration // as first asked for
+	asked      locker.Instant // of the first request that may have been granted
+	keep       time.Duration  // as asked for by it
+	inDoubt    bool
 	validUntil locker.Instant
 	givenBack  locker.Instant // 0 for not yet
 }
@@ -37,15 +38,20 @@ func newWire(t *testing.T, now locker.Clock, faulty *lockertest.Faulty) *wire {
 func (w *wire) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
 	w.mu.Lock()
 	if w.leases[c.Token] == nil {
-		w.leases[c.Token] = &lease{asked: w.now(), keep: c.Keep}
+		w.leases[c.Token] = new(lease)
 	}
 	e := w.leases[c.Token]
+	if !e.inDoubt {
+		e.asked, e.keep = w.now(), c.Keep
+	}
 	w.mu.Unlock()
 	answer, err := w.Faulty.Acquire(ctx, c)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if err == nil {
-		w.mu.Lock()
 		e.validUntil = e.asked.Add(e.keep - locker.DriftMargin(e.keep))
-		w.mu.Unlock()
+	} else if !locker.CertainNo(err) {
+		e.inDoubt = true
 	}
 	return answer, err
 }
@@ -131,4 +137,12 @@ func (a *fenceAudit) Acquire(ctx context.Context, c locker.Claim) (locker.Grant,
 	a.highest[c.Key] = answer.Fence
 	a.granted[c.Token] = answer.Fence
 	return answer, err
+}
+
+// floorless is a store that does not judge fences by the sidecar's floor.
+type floorless struct{ locker.Backend }
+
+func (f floorless) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+	c.Floor = 0
+	return f.Backend.Acquire(ctx, c)
 }

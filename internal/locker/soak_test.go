@@ -69,12 +69,17 @@ func TestSoakNeverTwoValidHolders(t *testing.T) { soakFor(t, false) }
 // is that fences rise, and that no lease outlives the loss by renewal.
 func TestSoakStoreThatLosesItsData(t *testing.T) { soakFor(t, true) }
 
-// soakFor runs half a virtual day, or LOCKSIDECAR_SOAK_HOURS.
+// soakFor runs half a virtual day, an hour in short mode, or
+// LOCKSIDECAR_SOAK_HOURS.
 // LOCKSIDECAR_SOAK_SEED repeats the choices of an earlier run; goroutines that
 // wake at the same instant may still go in another order.
 func soakFor(t *testing.T, wipes bool) {
 	t.Parallel()
-	hours, err := strconv.ParseFloat(envOr("LOCKSIDECAR_SOAK_HOURS", "12"), 64)
+	length := "12"
+	if testing.Short() {
+		length = "1"
+	}
+	hours, err := strconv.ParseFloat(envOr("LOCKSIDECAR_SOAK_HOURS", length), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
