@@ -184,6 +184,26 @@ func (f *fakeLocks) awaitFate(t *testing.T, id locker.GrantID, want fate, within
 	}
 }
 
+// awaitSettled waits until so many grants have been made and settled.
+func (f *fakeLocks) awaitSettled(t *testing.T, grants int, within time.Duration) {
+	t.Helper()
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	for {
+		f.mu.Lock()
+		settled, changed := len(f.back)+len(f.cleared), f.changed
+		f.mu.Unlock()
+		if settled == grants {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			t.Fatalf("%d grants are settled after %s, want %d", settled, within, grants)
+		}
+	}
+}
+
 // checkLedger fails unless every success was settled exactly once.
 func (f *fakeLocks) checkLedger(t *testing.T) {
 	t.Helper()

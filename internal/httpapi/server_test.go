@@ -147,6 +147,7 @@ func TestACutOffShutdownLingersOnNoConnection(t *testing.T) {
 			t.Errorf("shutdown took %s", took)
 		}
 		close(answer)
+		locks.awaitSettled(t, 2*clients, 2*time.Second)
 	})
 }
 
