@@ -28,6 +28,40 @@ local function next_fence(now, floor, last)
   return string.format('%.0f', fence)
 end
 
+-- line_for returns the line, in which it is the turn's if there is one; nil if
+-- there is neither line nor turn.
+local function line_for(prefix, lock, now, turn)
+  if not turn and line_length(prefix, lock) == 0 then
+    return nil
+  end
+  local line = open_line(prefix, lock, now, turn)
+  if turn then
+    line.step_out()
+  end
+  return line
+end
+
+-- refuse ends a reply by what there is to say of the line, if there is one; left
+-- are the ms until the lock ends, if it is held.
+local function refuse(reply, line, turn, left)
+  if not line then
+    reply[#reply + 1] = '0'
+    return reply
+  end
+  local ahead, again
+  if turn then
+    ahead, again = line.keep(left)
+  end
+  reply[#reply + 1] = line.length()
+  if turn then
+    for _, n in ipairs({turn.number, ahead, again}) do
+      reply[#reply + 1] = string.format('%.0f', n)
+    end
+  end
+  line.tell()
+  return reply
+end
+
 local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor, not_after, note, outlives, process, number, rest, called, wait)
   if now > tonumber(not_after) then
     return {'late'}
@@ -53,33 +87,12 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
     return {'granted', record[1]}
   end
 
-  local waits = process ~= ''
-  local line
-  local function open()
-    line = open_line(prefix, lock, now, waits and process or nil, waits)
-    if waits then
-      rest, called, wait = tonumber(rest), tonumber(called), tonumber(wait)
-      number = line.turn(tonumber(number), rest, called)
-    end
-    return line
-  end
-  -- refuse ends a reply by what there is to say of the line; left are the ms
-  -- until the lock ends, if it is held.
-  local function refuse(reply, left)
-    local ahead, again
-    if waits then
-      ahead, again = line.keep(called, wait, left)
-    end
-    reply[#reply + 1] = line and line.length() or '0'
-    if waits then
-      for _, n in ipairs({number, ahead, again}) do
-        reply[#reply + 1] = string.format('%.0f', n)
-      end
-    end
-    if line then
-      line.tell()
-    end
-    return reply
+  local turn, line
+  if process ~= '' then
+    turn = {
+      process = process, number = tonumber(number), rest = tonumber(rest),
+      called = tonumber(called), wait = tonumber(wait),
+    }
   end
 
   if value then
@@ -87,14 +100,15 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
     if left < 0 then
       return {'conflict-ttl'}
     end
-    if open() then
+    line = line_for(prefix, lock, now, turn)
+    if line then
       line.tidy()
     end
     local whose = record[4] == value and 'same' or 'other'
     if #value > 1024 then
       value = '' -- not one of ours; nobody needs a large foreign value
     end
-    return refuse({'held', string.format('%.0f', left), value, record[2] or '', record[3] or '', whose}, left)
+    return refuse({'held', string.format('%.0f', left), value, record[2] or '', record[3] or '', whose}, line, turn, left)
   end
 
   if record[4] == token then
@@ -104,14 +118,15 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
   if not fence then
     return implausible
   end
-  if open() and (line.wake() or not may or waits and not line.ours(number)) then
-    return refuse({'queued'})
+  line = line_for(prefix, lock, now, turn)
+  if line and line.wake() or turn and not (may and line.ours()) then
+    return refuse({'queued'}, line, turn)
   end
 
   call('HSET', record_key, 'fence', fence, 'since', string.format('%.0f', now), 'note', note, 'token', token)
   call('PEXPIRE', record_key, string.format('%.0f', keep + outlives))
-  if waits then
-    line.pass(rest, called, wait, tonumber(keep))
+  if turn then
+    line.pass(tonumber(keep))
   end
   if line then
     line.narrow()

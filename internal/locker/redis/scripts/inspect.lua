@@ -12,8 +12,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 
-local line = open_line(ARGV[2], KEYS[1], now)
-local length = line and line.living_length() or '0'
+local length = '0'
+if line_length(ARGV[2], KEYS[1]) > 0 then
+  length = open_line(ARGV[2], KEYS[1], now).living_length()
+end
 
 local value = redis.pcall('GET', KEYS[1])
 if not value then

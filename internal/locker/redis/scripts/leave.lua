@@ -9,12 +9,16 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local line = open_line(ARGV[2], KEYS[1], now, ARGV[3])
-if line then
-  line.leave(tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]))
-  if not redis.pcall('GET', KEYS[1]) then
-    line.wake()
+if line_length(ARGV[2], KEYS[1]) > 0 then
+  local line = open_line(ARGV[2], KEYS[1], now, {
+    process = ARGV[3], number = tonumber(ARGV[4]), rest = tonumber(ARGV[5]),
+    called = tonumber(ARGV[6]), wait = 0,
+  })
+  if line.leave() then
+    if not redis.pcall('GET', KEYS[1]) then
+      line.wake()
+    end
+    line.tell()
   end
-  line.tell()
 end
 return {ARGV[1], string.format('%.0f', now), 'ok'}

@@ -29,22 +29,26 @@ local function call(...)
   return reply
 end
 
--- open_line returns the line for a lock, as process sees it (nil for nobody in
--- particular). It returns nil if there is none, or it cannot be read, unless
--- join is set. now is in server µs. All its functions may raise the text of an
--- error reply.
-local function open_line(prefix, lock, now, process, join)
-  local queue = prefix .. '#queue:{' .. lock .. '}'
-  local before = redis.pcall('ZRANGE', queue, 0, 1)
-  if not join and not before[1] then
-    return nil
-  end
+-- line_length returns how many places the line for a lock has; 0 also if it
+-- cannot be read. It costs next to nothing where nobody waits.
+local function line_length(prefix, lock)
+  local length = redis.pcall('ZCARD', prefix .. '#queue:{' .. lock .. '}')
+  return type(length) == 'number' and length or 0
+end
 
+-- open_line returns the line for a lock. now is in server µs. turn is nil, or
+-- tells of the caller who waits and whose turn it is: its process, number (0 asks
+-- for one), rest (the number of the process's next caller, 0 for none), called
+-- (the number of this call) and wait (ms that the process waits at most).
+-- Functions of a line may raise the text of an error reply.
+local function open_line(prefix, lock, now, turn)
+  local queue = prefix .. '#queue:{' .. lock .. '}'
   local places = prefix .. '#place:{' .. lock .. '}'
   local ms = math.floor(now / 1000)
   local budget = MOST
+  local before = call('ZRANGE', queue, 0, 1)
   local woken = {} -- by this call
-  local mine, own, last -- once we take our turn: our place, its number, and the last one given
+  local mine, own, last -- our place, its number while it is our turn, the last one given
 
   local function read(text)
     local promise, ends, at, called = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
@@ -124,45 +128,49 @@ local function open_line(prefix, lock, now, process, join)
 
   -- store puts our place into the line, which is to ask again when ask, called
   -- with the number of those before it, says; it returns that number and ms.
-  local function store(called, wait, ask)
-    call('ZADD', queue, string.format('%.0f', own), process)
-    local ahead = call('ZRANK', queue, process)
+  local function store(ask)
+    call('ZADD', queue, string.format('%.0f', own), turn.process)
+    local ahead = call('ZRANK', queue, turn.process)
     local again = ask(ahead)
     mine.promise = math.max(mine.promise, ms + again + DEAD_AFTER)
-    mine.ends, mine.woken = math.max(mine.ends, ms + wait), 0
-    mine.called = math.max(mine.called, called)
-    write(process, mine, 'last', string.format('%.0f', last))
-    outlast(queue, wait + SLACK)
-    outlast(places, wait + SLACK)
+    mine.ends, mine.woken = math.max(mine.ends, ms + turn.wait), 0
+    mine.called = math.max(mine.called, turn.called)
+    write(turn.process, mine, 'last', string.format('%.0f', last))
+    outlast(queue, turn.wait + SLACK)
+    outlast(places, turn.wait + SLACK)
     return ahead, again
+  end
+
+  -- find reads our place and returns its number; nil if we have none.
+  local function find()
+    local fields = call('HMGET', places, 'at:' .. turn.process, 'last')
+    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), turn.number, turn.rest)
+    return tonumber(call('ZSCORE', queue, turn.process) or nil)
   end
 
   local line = {}
 
-  -- turn begins the turn of one of our callers: it takes our place out of the
-  -- line, for now, and returns the caller's number.
-  function line.turn(number, rest, called)
-    local place = tonumber(call('ZSCORE', queue, process) or nil)
-    local fields = call('HMGET', places, 'at:' .. process, 'last')
-    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), number, rest)
-    local first = number == 0
+  -- step_out takes our place out of the line, until keep or pass, and gives a
+  -- caller without a number its own.
+  function line.step_out()
+    local place = find()
+    local first = turn.number == 0
     if first then
       last = last + 1
-      number = last
+      turn.number = last
     end
-    own = rest > 0 and math.min(number, rest) or number
+    own = turn.rest > 0 and math.min(turn.number, turn.rest) or turn.number
     if place then
-      call('ZREM', queue, process)
+      call('ZREM', queue, turn.process)
       if first then
         own = math.min(own, place)
-      elseif called < mine.called then
+      elseif turn.called < mine.called then
         own = place
       end
     end
-    if own == number then
+    if own == turn.number then
       mine.promise = 0 -- whoever it was made for asks now
     end
-    return number
   end
 
   -- tidy drops dead places from the front.
@@ -178,7 +186,7 @@ local function open_line(prefix, lock, now, process, join)
     local index, most = 0, nil
     repeat
       local whose, place, number = living(index)
-      local behind = own and whose and (number > own or number == own and whose > process)
+      local behind = own and whose and (number > own or number == own and whose > turn.process)
       if not whose or index == 0 and behind then
         return index > 0
       elseif awaited(place) or dead(place) then
@@ -202,8 +210,8 @@ local function open_line(prefix, lock, now, process, join)
   -- keep takes or keeps our place, while the lock is held and ends after left
   -- ms, or is free for others, without left. It returns how many are before us,
   -- and in how many ms to ask again.
-  function line.keep(called, wait, left)
-    return store(called, wait, function(ahead)
+  function line.keep(left)
+    return store(function(ahead)
       if left then
         return ask_in(ahead, left)
       elseif ahead == 0 then
@@ -215,18 +223,18 @@ local function open_line(prefix, lock, now, process, join)
   end
 
   -- ours says whether our place is the caller's, and not that of an earlier one.
-  function line.ours(number)
-    return own == number
+  function line.ours()
+    return own == turn.number
   end
 
-  -- pass gives our place to our caller with the number rest, or up if that is
-  -- 0, as the lock is granted for left ms.
-  function line.pass(rest, called, wait, left)
-    if rest > 0 then
-      own = rest
-      store(called, wait, function(ahead) return ask_in(ahead, left) end)
+  -- pass gives our place to our next caller, or up, as the lock is granted for
+  -- left ms.
+  function line.pass(left)
+    if turn.rest > 0 then
+      own = turn.rest
+      store(function(ahead) return ask_in(ahead, left) end)
     else
-      call('HDEL', places, 'at:' .. process)
+      call('HDEL', places, 'at:' .. turn.process)
     end
   end
 
@@ -235,25 +243,24 @@ local function open_line(prefix, lock, now, process, join)
     call('HDEL', places, 'width')
   end
 
-  -- leave takes our caller with that number out of line, or all of ours if it
-  -- is 0, unless a later call has been here.
-  function line.leave(number, rest, called)
-    local place = tonumber(call('ZSCORE', queue, process) or nil)
-    local fields = call('HMGET', places, 'at:' .. process, 'last')
-    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), rest)
-    if not place or mine.called > called or number ~= 0 and number ~= place then
-      return
+  -- leave takes our caller out of line, or all of ours if it has no number,
+  -- unless a later call has been here; it says whether it has. It ends the turn.
+  function line.leave()
+    local place = find()
+    if not place or mine.called > turn.called or turn.number ~= 0 and turn.number ~= place then
+      return false
     end
-    call('ZREM', queue, process)
-    line.pass(rest, called, 0, ASK_EVERY)
-    own = nil -- our turn is over
+    call('ZREM', queue, turn.process)
+    line.pass(ASK_EVERY)
+    own = nil
+    return true
   end
 
   -- tell has those who have come to be among the first two by this call ask
   -- more often. Our own callers know.
   function line.tell()
     for _, whose in ipairs(call('ZRANGE', queue, 0, 1)) do
-      if whose ~= before[1] and whose ~= before[2] and whose ~= process and not woken[whose] then
+      if whose ~= before[1] and whose ~= before[2] and not woken[whose] and not (turn and whose == turn.process) then
         publish(whose, 'n')
       end
     end
@@ -282,11 +289,12 @@ end
 -- call_next wakes the first in line for a lock that has become free. It never
 -- fails: whoever is not woken asks by itself.
 local function call_next(prefix, lock, now)
+  if line_length(prefix, lock) == 0 then
+    return
+  end
   pcall(function()
     local line = open_line(prefix, lock, now)
-    if line then
-      line.wake()
-      line.tell()
-    end
+    line.wake()
+    line.tell()
   end)
 end
