@@ -20,6 +20,7 @@ func (l launch) fail(t *testing.T) (code int, output string) {
 }
 
 func TestSettingsMistakesAreToldTogetherAndExitWith2(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		env  []string
 		want []string
@@ -52,6 +53,7 @@ func TestSettingsMistakesAreToldTogetherAndExitWith2(t *testing.T) {
 // A Service called locksidecar has Kubernetes inject these into every pod of
 // its namespace.
 func TestVariablesOfAServiceCalledLocksidecarAreIgnored(t *testing.T) {
+	t.Parallel()
 	p := launch{Args: []string{"dev"}, Env: []string{
 		"PORT=tcp://10.0.0.1:5625", "SERVICE_HOST=10.0.0.1", "SERVICE_PORT=5625", "SERVICE_PORT_HTTP=5625",
 		"PORT_5625_TCP=tcp://10.0.0.1:5625", "PORT_5625_TCP_PROTO=tcp", "PORT_5625_TCP_PORT=5625", "PORT_5625_TCP_ADDR=10.0.0.1",
@@ -64,6 +66,7 @@ func TestVariablesOfAServiceCalledLocksidecarAreIgnored(t *testing.T) {
 }
 
 func TestDevNeedsNoRedisAndSaysWhatItIs(t *testing.T) {
+	t.Parallel()
 	p := launch{Args: []string{"dev"}}.serve(t)
 	p.POST("k", "ttl=5s").Want(t, http.StatusCreated, "held")
 	p.POST("k").Want(t, http.StatusConflict, "held")
@@ -77,6 +80,7 @@ func TestDevNeedsNoRedisAndSaysWhatItIs(t *testing.T) {
 }
 
 func TestACommandLineThatCannotBeUsedExitsWith64(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"serve"}, {"-v"}, {"--"}, {"dev", "now"}, {"version", "-v"}, {"", ""}} {
 		code, output := launch{Args: args}.fail(t)
 		if code != exitUsage || output == "" {
@@ -86,6 +90,7 @@ func TestACommandLineThatCannotBeUsedExitsWith64(t *testing.T) {
 }
 
 func TestHelpAndVersionGoToStandardOutput(t *testing.T) {
+	t.Parallel()
 	for arg, want := range map[string]string{
 		"help": "locksidecar dev", "--help": "locksidecar dev", "-h": "locksidecar dev",
 		"version": "locksidecar ", "--version": "locksidecar ",
@@ -98,6 +103,7 @@ func TestHelpAndVersionGoToStandardOutput(t *testing.T) {
 }
 
 func TestATakenPortIsAClearErrorAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +150,7 @@ func tokenFile(t *testing.T) string {
 }
 
 func TestTheAPIListensWhereItIsToldToAndNowhereElse(t *testing.T) {
+	t.Parallel()
 	token := tokenFile(t)
 	socket := filepath.Join(socketDir(t), "a socket")
 	for listen, c := range map[string]struct {
@@ -195,6 +202,7 @@ func TestTheAPIListensWhereItIsToldToAndNowhereElse(t *testing.T) {
 }
 
 func TestAnAddressThatNobodyCanListenOnIsAMistakeInTheSettings(t *testing.T) {
+	t.Parallel()
 	token := tokenFile(t)
 	code, output := launch{Args: []string{"dev"}, Env: []string{"LISTEN=some-host:5625", "API_TOKEN_FILE=" + token}}.fail(t)
 	if code != exitSettings || !strings.Contains(output, "LOCKSIDECAR_LISTEN") {

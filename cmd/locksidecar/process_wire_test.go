@@ -12,12 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/locksidecar/locksidecar/internal/redistest"
 )
-
-// onRedis returns the setting that points a process to the server.
-func onRedis(s *redistest.Server) string { return "REDIS_ADDRS=" + s.Addr() }
 
 // wire is a raw connection to a process's API. Its answers are not recorded.
 type wire struct {

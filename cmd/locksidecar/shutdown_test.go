@@ -12,6 +12,9 @@ import (
 	"github.com/locksidecar/locksidecar/internal/redistest"
 )
 
+// shutdownSlack is what a machine that runs many tests adds to a shutdown.
+const shutdownSlack = 1500 * time.Millisecond
+
 // stopped is the last line of the log, which counts what became of the locks.
 func (p *proc) stopped() (dropped, released, unconfirmed, left int) {
 	p.t.Helper()
@@ -54,6 +57,7 @@ func (p *proc) takeMany(n int, form string) (leave func()) {
 }
 
 func TestSIGTERMEndsLocksAsTheModeSays(t *testing.T) {
+	t.Parallel()
 	const grace = time.Second
 	for _, mode := range []string{"drop", "guarded", "release"} {
 		for _, n := range []int{0, 1, 1000} {
@@ -64,7 +68,7 @@ func TestSIGTERMEndsLocksAsTheModeSays(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/open=%v", mode, n, open), func(t *testing.T) {
 					t.Parallel()
 					redis := redistest.Start(t)
-					p := startSidecar(t, onRedis(redis), "SHUTDOWN_MODE="+mode, "SHUTDOWN_GRACE="+grace.String())
+					p := on(t, redis, "SHUTDOWN_MODE="+mode, "SHUTDOWN_GRACE="+grace.String())
 					leave := p.takeMany(n, "ttl=60s")
 					if !open {
 						leave()
@@ -81,7 +85,7 @@ func TestSIGTERMEndsLocksAsTheModeSays(t *testing.T) {
 						t.Errorf("exit code %d", code)
 					}
 					took := time.Since(began)
-					if waits && took < grace || took > grace+900*time.Millisecond {
+					if waits && took < grace || took > grace+shutdownSlack {
 						t.Errorf("it took %v with a grace of %v", took, grace)
 					}
 					gotDropped, released, unconfirmed, gotLeft := p.stopped()
@@ -103,8 +107,9 @@ func TestSIGTERMEndsLocksAsTheModeSays(t *testing.T) {
 }
 
 func TestTheDoorsStayOpenDuringTheGrace(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis), "SHUTDOWN_MODE=release", "SHUTDOWN_GRACE=20s")
+	p := on(t, redis, "SHUTDOWN_MODE=release", "SHUTDOWN_GRACE=20s")
 	p.POST("a", "ttl=1s", "owner=w1").Want(t, http.StatusCreated, "held")
 	p.POST("b", "ttl=1s", "owner=w1").Want(t, http.StatusCreated, "held")
 	if status, text := p.Ready(); status != http.StatusOK {
@@ -148,8 +153,9 @@ func TestTheDoorsStayOpenDuringTheGrace(t *testing.T) {
 }
 
 func TestALockIsClearedOnceItsCallerLeavesDuringTheGrace(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis), "SHUTDOWN_MODE=guarded", "SHUTDOWN_GRACE=1500ms")
+	p := on(t, redis, "SHUTDOWN_MODE=guarded", "SHUTDOWN_GRACE=1500ms")
 	stays, goes := p.wire(), p.wire()
 	stays.ask(http.MethodPost, "/locks/stays", "ttl=60s").Want(t, http.StatusCreated, "held")
 	goes.ask(http.MethodPost, "/locks/goes", "ttl=60s").Want(t, http.StatusCreated, "held")
@@ -169,6 +175,7 @@ func TestALockIsClearedOnceItsCallerLeavesDuringTheGrace(t *testing.T) {
 }
 
 func TestShutdownIsBoundedWhenRedisDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	for name, hurt := range map[string]func(*redistest.Server){
 		"killed": (*redistest.Server).Kill,
@@ -178,7 +185,7 @@ func TestShutdownIsBoundedWhenRedisDoesNotAnswer(t *testing.T) {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				t.Parallel()
 				redis := redistest.Start(t)
-				p := startSidecar(t, onRedis(redis), "SHUTDOWN_MODE="+mode)
+				p := on(t, redis, "SHUTDOWN_MODE="+mode)
 				p.takeMany(n, "ttl=60s")()
 				hurt(redis)
 				began := time.Now()
@@ -186,8 +193,7 @@ func TestShutdownIsBoundedWhenRedisDoesNotAnswer(t *testing.T) {
 				if code := p.WaitExit(10 * time.Second); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
-				// The process promises 2 s; the rest is for a busy machine.
-				if took := time.Since(began); took > 2500*time.Millisecond {
+				if took := time.Since(began); took > 2*time.Second+shutdownSlack {
 					t.Errorf("it took %v", took)
 				}
 				if dropped, released, unconfirmed, left := p.stopped(); dropped != 0 || released != 0 || unconfirmed != n || left != 0 {
@@ -199,8 +205,9 @@ func TestShutdownIsBoundedWhenRedisDoesNotAnswer(t *testing.T) {
 }
 
 func TestARequestThatHangsOnTheStoreIsAnsweredBeforeTheProcessEnds(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis))
+	p := on(t, redis)
 	warm := p.wire()
 	warm.ask(http.MethodPost, "/locks/warm", "ttl=60s").Want(t, http.StatusCreated, "held")
 	warm.ask(http.MethodDelete, "/locks/warm", "").Want(t, http.StatusNoContent, "")
@@ -218,11 +225,12 @@ func TestARequestThatHangsOnTheStoreIsAnsweredBeforeTheProcessEnds(t *testing.T)
 }
 
 func TestASecondSignalExitsAtOnceAndDropsNothing(t *testing.T) {
+	t.Parallel()
 	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(second.String(), func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
-			p := startSidecar(t, onRedis(redis), "SHUTDOWN_MODE=release", "SHUTDOWN_GRACE=60s")
+			p := on(t, redis, "SHUTDOWN_MODE=release", "SHUTDOWN_GRACE=60s")
 			p.POST("k", "ttl=60s").Want(t, http.StatusCreated, "held")
 			p.Signal(syscall.SIGTERM)
 			p.AwaitLog("shutting down")
@@ -246,8 +254,9 @@ func TestASecondSignalExitsAtOnceAndDropsNothing(t *testing.T) {
 }
 
 func TestSIGINTEndsLikeSIGTERM(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis))
+	p := on(t, redis)
 	p.takeMany(3, "ttl=60s")()
 	p.Signal(syscall.SIGINT)
 	if code := p.WaitExit(5 * time.Second); code != 0 {
@@ -259,8 +268,9 @@ func TestSIGINTEndsLikeSIGTERM(t *testing.T) {
 }
 
 func TestQuitEndsLikeSIGTERM(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis))
+	p := on(t, redis)
 	p.takeMany(3, "ttl=60s")()
 	p.Request(http.MethodPost, "/quit").Want(t, http.StatusAccepted, "")
 	if code := p.WaitExit(5 * time.Second); code != 0 {
@@ -272,8 +282,9 @@ func TestQuitEndsLikeSIGTERM(t *testing.T) {
 }
 
 func TestDrainRefusesNewLocksAndKeepsTheRest(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
-	p := startSidecar(t, onRedis(redis))
+	p := on(t, redis)
 	p.POST("k", "ttl=1s", "owner=w1").Want(t, http.StatusCreated, "held")
 	p.Request(http.MethodPost, "/drain").Want(t, http.StatusNoContent, "")
 	refused := p.POST("new").Want(t, http.StatusServiceUnavailable, "draining")
