@@ -98,7 +98,7 @@ func New(cfg Config, backend Backend, dog Watchdog) (*Locker, error) {
 	}
 	queue, _ := backend.(Queue)
 	return &Locker{
-		line: queue, process: rand.Text(), listen: make(chan struct{}, 1),
+		line: queue, process: cfg.Holder + "/" + rand.Text(), listen: make(chan struct{}, 1),
 		lines: make(map[Key]*line), refused: make(chan struct{}),
 		cfg: cfg, backend: backend, dog: dog, now: cfg.Now, observe: cfg.Observer, log: cfg.Log,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
