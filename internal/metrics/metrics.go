@@ -52,7 +52,8 @@ type Metrics struct {
 
 	acquires, lost, releases, renewals *prometheus.CounterVec
 
-	acquireWait, hold, renewalSlack prometheus.Histogram
+	acquireWait        *prometheus.HistogramVec
+	hold, renewalSlack prometheus.Histogram
 
 	handover                prometheus.Histogram
 	wakeups, polls, orphans prometheus.Counter
@@ -74,7 +75,7 @@ func New(c Config) *Metrics {
 		releases: counters("releases_total", "Locks given back, by how it went.", "result"),
 		renewals: counters("renewals_total", "Renewals and verifications of held locks, one per lock and attempt, by outcome.", "result"),
 
-		acquireWait: histogram("acquire_wait_seconds", "Time from the request for a lock to its grant.", waitBuckets),
+		acquireWait: histograms("acquire_wait_seconds", "Time from the request for a lock to its grant, or to the end of the wait in vain.", waitBuckets, "result"),
 		hold:        histogram("hold_seconds", "Time from a grant to its release or loss.", holdBuckets),
 		renewalSlack: histogram("renewal_slack_seconds",
 			"Validity that was left when a renewal succeeded; near 0, locks are about to be lost.", slackBuckets),
@@ -84,11 +85,8 @@ func New(c Config) *Metrics {
 		polls:    counter("polls_total", "Calls to the store made for waiters without a wake-up."),
 		orphans:  counter("orphans_total", "Times that a value without expiry, or with one longer than anybody may ask for, was met at a lock's key."),
 
-		storeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "store_request_duration_seconds",
-			Help:    "Time that calls to the store took; a batch is one call.",
-			Buckets: storeBuckets,
-		}, []string{"op", "outcome"}),
+		storeDuration: histograms("store_request_duration_seconds", "Time that calls to the store took; a batch is one call.",
+			storeBuckets, "op", "outcome"),
 		storeErrors: counters("store_errors_total", "Calls to the store that got neither a yes nor a no, by reason.", "reason"),
 	}
 	m.registry.MustRegister(
@@ -126,6 +124,9 @@ func (m *Metrics) createSeries() {
 	createAll(m.releases, locker.ReleaseResults)
 	createAll(m.renewals, locker.RenewResults)
 	createAll(m.storeErrors, locker.StoreReasons)
+	for _, result := range timedResults {
+		m.acquireWait.WithLabelValues(string(result))
+	}
 	for _, op := range storeOps {
 		for _, outcome := range storeOutcomes {
 			m.storeDuration.WithLabelValues(string(op), string(outcome))

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
@@ -8,12 +9,15 @@ import (
 
 var _ locker.Observer = (*Metrics)(nil)
 
-// Acquired counts the end of a request. Only grants have a waiting time: that
-// of a refusal is whatever the caller was ready to wait.
+// timedResults are the ends of a request that tell how long it is waited for
+// locks. The others come at once, whatever the line.
+var timedResults = []locker.AcquireResult{locker.AcquireGranted, locker.AcquireTimedOut, locker.AcquireCallerGone}
+
+// Acquired counts the end of a request.
 func (m *Metrics) Acquired(result locker.AcquireResult, waited time.Duration) {
 	m.acquires.WithLabelValues(string(result)).Inc()
-	if result == locker.AcquireGranted {
-		m.acquireWait.Observe(waited.Seconds())
+	if slices.Contains(timedResults, result) {
+		m.acquireWait.WithLabelValues(string(result)).Observe(waited.Seconds())
 	}
 }
 

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,15 +11,20 @@ import (
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-func TestOnlyGrantsAreTimedAsWaits(t *testing.T) {
+func TestWaitsAreTimedByTheirEndAndRefusalsAreNot(t *testing.T) {
 	m := New(quiet())
 	for _, result := range locker.AcquireResults {
 		m.Acquired(result, 2*time.Second)
 	}
 	p := page(t, m)
 	wantLine(t, p, `locksidecar_acquires_total{result="held"} 1`)
-	wantLine(t, p, "locksidecar_acquire_wait_seconds_count 1")
-	wantLine(t, p, "locksidecar_acquire_wait_seconds_sum 2")
+	for _, result := range []string{"granted", "wait_timeout", "caller_gone"} {
+		wantLine(t, p, `locksidecar_acquire_wait_seconds_count{result="`+result+`"} 1`)
+		wantLine(t, p, `locksidecar_acquire_wait_seconds_sum{result="`+result+`"} 2`)
+	}
+	if strings.Contains(p, `locksidecar_acquire_wait_seconds_count{result="held"}`) {
+		t.Error("a refusal is timed")
+	}
 }
 
 func TestEveryHoldIsTimedOnce(t *testing.T) {
