@@ -17,7 +17,7 @@ LDFLAGS = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 GENERATED := docs/config.md
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-bench lint fmt vet staticcheck cross generate check fuzz soak bench image vuln
+.PHONY: help run build test test-bench lint fmt vet staticcheck cross generate check fuzz soak mutants bench image vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 
 soak: ## run the soak tests at length
 	go test -race -count=1 -timeout=2h -run Soak -v ./internal/...
+
+mutants: ## prove the tests: each of many one-line mistakes must turn them red
+	go test -tags mutants -count=1 -timeout=60m -v ./internal/mutants
 
 bench: build ## measure against the peers and print the table
 	@tools/need redis-server redis-server
