@@ -24,7 +24,7 @@
 //
 //	ACL SETUSER locksidecar on >PASSWORD resetkeys ~lock:* resetchannels &lock:* -@all
 //	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hget +hmget +hdel
-//	    +zadd +zrem +zrange +zrank +zscore +zcard +publish +subscribe
+//	    +zadd +zrem +zrange +zrank +zcard +publish +subscribe
 //
 // and +select for a database other than 0. With +info and +config|get besides,
 // [Backend.ServerInfo] and [Backend.Checks] can tell of settings that endanger

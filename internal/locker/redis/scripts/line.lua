@@ -6,17 +6,18 @@
 --   P#queue:{lock}     sorted set of the processes by arrival number
 --   P#place:{lock}     hash: 'last', the last number given; 'width', how many
 --                      places are woken together, if that is not 1; and for
---                      each process 'at:<process>', which is 'promise ends woken
---                      called': by when it is to have asked again, when its wait
---                      ends, when it was woken (0: it has asked since), all in
---                      server ms, and the number of its latest call
+--                      each process 'at:<process>', which is 'number promise
+--                      ends woken called': its arrival number; by when it is to
+--                      have asked again, when its wait ends, when it was woken
+--                      (0: it has asked since), all in server ms; and the number
+--                      of its latest call
 --   P#wake:<process>   channel; a message is 'w' (wake up) or 'n' (your place is
 --                      among the first two) and the lock's key without P
 -- Set and hash expire after the longest wait. They are not declared as keys:
 -- mostly they do not exist, and see renew for what that does in a cluster.
 
 local ASK_EVERY, DEAD_AFTER = 1000, 1000 -- ms; the same as in package locker
-local SLACK = 10000 -- ms by which a line outlives the longest wait
+local SLACK = 10000 -- ms by which a line outlives the longest wait, or half of it
 local MOST = 128 -- places that one call drops, or wakes, at most
 
 -- call is redis.call whose error is the text of the reply in every version of
@@ -47,20 +48,23 @@ local function open_line(prefix, lock, now, turn)
   local ms = math.floor(now / 1000)
   local budget = MOST
   local before = call('ZRANGE', queue, 0, 1)
+  local head = before[1] -- who is first, as long as that is known
+  local moved = false -- by this call, others have come nearer
   local woken = {} -- by this call
+  local width -- how many to wake, once it is known
   local mine, own, last -- our place, its number while it is our turn, the last one given
 
   local function read(text)
-    local promise, ends, at, called = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+    local number, promise, ends, at, called = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
     return {
-      promise = tonumber(promise) or 0, ends = tonumber(ends) or 0,
+      number = tonumber(number), promise = tonumber(promise) or 0, ends = tonumber(ends) or 0,
       woken = tonumber(at) or 0, called = tonumber(called) or 0,
     }
   end
 
   local function write(whose, place, ...)
-    call('HSET', places, 'at:' .. whose,
-      string.format('%.0f %.0f %.0f %.0f', place.promise, place.ends, place.woken, place.called), ...)
+    call('HSET', places, 'at:' .. whose, string.format('%.0f %.0f %.0f %.0f %.0f',
+      place.number, place.promise, place.ends, place.woken, place.called), ...)
   end
 
   -- A mark from the future was set before the clock stepped back, and counts
@@ -76,16 +80,18 @@ local function open_line(prefix, lock, now, turn)
     return ms > place.promise or ms > place.ends or silent(place)
   end
 
-  local function width()
-    return tonumber(call('HGET', places, 'width') or 1)
+  local function remove(whose)
+    call('ZREM', queue, whose)
+    head, moved = nil, true
   end
 
   local function drop(whose, place)
     budget = budget - 1
     if place.woken > 0 then
-      call('HSET', places, 'width', math.min(2 * width(), MOST))
+      width = math.min(2 * width, MOST)
+      call('HSET', places, 'width', width)
     end
-    call('ZREM', queue, whose)
+    remove(whose)
     call('HDEL', places, 'at:' .. whose)
   end
 
@@ -93,14 +99,15 @@ local function open_line(prefix, lock, now, turn)
   -- a dead one once enough have been dropped.
   local function living(index)
     while true do
-      local found = call('ZRANGE', queue, index, index, 'WITHSCORES')
-      local whose = found[1]
+      local whose = index == 0 and head or call('ZRANGE', queue, index, index)[1]
       if not whose then
         return nil
       end
-      local place = read(call('HGET', places, 'at:' .. whose))
+      local fields = call('HMGET', places, 'at:' .. whose, 'width')
+      local place = read(fields[1])
+      width = tonumber(fields[2] or 1)
       if not dead(place) or budget == 0 then
-        return whose, place, tonumber(found[2])
+        return whose, place
       end
       drop(whose, place)
     end
@@ -112,10 +119,15 @@ local function open_line(prefix, lock, now, turn)
     return type(receivers) == 'number' and receivers or -1
   end
 
-  local function outlast(key, wait)
-    if call('PTTL', key) < wait then
-      call('PEXPIRE', key, string.format('%.0f', wait))
+  -- outlast has the line live for longer than ms to come. It may be new.
+  local function outlast(wait)
+    local left = call('PTTL', places)
+    if left >= wait + SLACK / 2 and before[1] then
+      return
     end
+    left = string.format('%.0f', math.max(left, wait + SLACK))
+    call('PEXPIRE', queue, left)
+    call('PEXPIRE', places, left)
   end
 
   -- The same as AskIn in package locker, in ms.
@@ -130,22 +142,22 @@ local function open_line(prefix, lock, now, turn)
   -- with the number of those before it, says; it returns that number and ms.
   local function store(ask)
     call('ZADD', queue, string.format('%.0f', own), turn.process)
+    head = nil
     local ahead = call('ZRANK', queue, turn.process)
     local again = ask(ahead)
+    mine.number, mine.woken = own, 0
     mine.promise = math.max(mine.promise, ms + again + DEAD_AFTER)
-    mine.ends, mine.woken = math.max(mine.ends, ms + turn.wait), 0
+    mine.ends = math.max(mine.ends, ms + turn.wait)
     mine.called = math.max(mine.called, turn.called)
     write(turn.process, mine, 'last', string.format('%.0f', last))
-    outlast(queue, turn.wait + SLACK)
-    outlast(places, turn.wait + SLACK)
+    outlast(turn.wait)
     return ahead, again
   end
 
-  -- find reads our place and returns its number; nil if we have none.
+  -- find reads our place, which has no number if there is none.
   local function find()
     local fields = call('HMGET', places, 'at:' .. turn.process, 'last')
     mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), turn.number, turn.rest)
-    return tonumber(call('ZSCORE', queue, turn.process) or nil)
   end
 
   local line = {}
@@ -153,19 +165,19 @@ local function open_line(prefix, lock, now, turn)
   -- step_out takes our place out of the line, until keep or pass, and gives a
   -- caller without a number its own.
   function line.step_out()
-    local place = find()
+    find()
     local first = turn.number == 0
     if first then
       last = last + 1
       turn.number = last
     end
     own = turn.rest > 0 and math.min(turn.number, turn.rest) or turn.number
-    if place then
-      call('ZREM', queue, turn.process)
+    if mine.number then
+      remove(turn.process)
       if first then
-        own = math.min(own, place)
+        own = math.min(own, mine.number)
       elseif turn.called < mine.called then
-        own = place
+        own = mine.number
       end
     end
     if own == turn.number then
@@ -181,15 +193,16 @@ local function open_line(prefix, lock, now, turn)
   -- wake wakes the first place and says whether there is one. Places whose
   -- process listens no more are dropped. As long as those who are woken stay
   -- silent, more are woken each time. If it is our turn, only those before us
-  -- count.
-  function line.wake()
+  -- count. Who was woken and may yet ask is woken again only if the lock has
+  -- become free again, and gets no more time by it.
+  function line.wake(freed)
     local index, most = 0, nil
     repeat
-      local whose, place, number = living(index)
-      local behind = own and whose and (number > own or number == own and whose > turn.process)
+      local whose, place = living(index)
+      local behind = own and whose and (place.number > own or place.number == own and whose > turn.process)
       if not whose or index == 0 and behind then
         return index > 0
-      elseif awaited(place) or dead(place) then
+      elseif dead(place) or awaited(place) and not freed then
         if index == 0 then
           return true
         end
@@ -197,12 +210,14 @@ local function open_line(prefix, lock, now, turn)
       elseif publish(whose, 'w') == 0 and budget > 0 then
         drop(whose, place)
       else
-        place.woken = ms
-        write(whose, place)
+        if not awaited(place) then
+          place.woken = ms
+          write(whose, place)
+        end
         woken[whose] = true
         index = index + 1
       end
-      most = index > 0 and (most or width())
+      most = index > 0 and (most or width)
     until most and index >= most
     return true
   end
@@ -217,8 +232,8 @@ local function open_line(prefix, lock, now, turn)
       elseif ahead == 0 then
         return ask_in(0, 0)
       end
-      local head = call('ZRANGE', queue, 0, 0)[1] -- it was woken
-      return math.max(1, read(call('HGET', places, 'at:' .. head)).woken + DEAD_AFTER + 1 - ms)
+      local first = call('ZRANGE', queue, 0, 0)[1] -- it was woken
+      return math.max(1, read(call('HGET', places, 'at:' .. first)).woken + DEAD_AFTER + 1 - ms)
     end)
   end
 
@@ -240,17 +255,19 @@ local function open_line(prefix, lock, now, turn)
 
   -- narrow has the next waking wake one place again.
   function line.narrow()
-    call('HDEL', places, 'width')
+    if width and width > 1 then
+      call('HDEL', places, 'width')
+    end
   end
 
   -- leave takes our caller out of line, or all of ours if it has no number,
   -- unless a later call has been here; it says whether it has. It ends the turn.
   function line.leave()
-    local place = find()
-    if not place or mine.called > turn.called or turn.number ~= 0 and turn.number ~= place then
+    find()
+    if not mine.number or mine.called > turn.called or turn.number ~= 0 and turn.number ~= mine.number then
       return false
     end
-    call('ZREM', queue, turn.process)
+    remove(turn.process)
     line.pass(ASK_EVERY)
     own = nil
     return true
@@ -259,6 +276,9 @@ local function open_line(prefix, lock, now, turn)
   -- tell has those who have come to be among the first two by this call ask
   -- more often. Our own callers know.
   function line.tell()
+    if not moved then
+      return
+    end
     for _, whose in ipairs(call('ZRANGE', queue, 0, 1)) do
       if whose ~= before[1] and whose ~= before[2] and not woken[whose] and not (turn and whose == turn.process) then
         publish(whose, 'n')
@@ -294,7 +314,7 @@ local function call_next(prefix, lock, now)
   end
   pcall(function()
     local line = open_line(prefix, lock, now)
-    line.wake()
+    line.wake(true)
     line.tell()
   end)
 end

@@ -1,0 +1,219 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+	"github.com/locksidecar/locksidecar/internal/redistest"
+)
+
+const (
+	queueKey = "lock:#queue:{lock:k}"
+	placeKey = "lock:#place:{lock:k}"
+)
+
+func TestALineEndsSoonAfterTheLongestWait(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	mustAcquire(t, b, claimFor(testKey))
+	for i, wait := range []time.Duration{time.Second, time.Hour, time.Second} {
+		turn := locker.Turn{Process: fmt.Sprint("p", i), Call: 1, WaitLeft: wait}
+		if _, err := b.AcquireInLine(t.Context(), claimFor(testKey), turn); err == nil {
+			t.Fatal("granted a lock that is held")
+		}
+		longest := time.Hour
+		if i == 0 {
+			longest = time.Second
+		}
+		for _, key := range []string{queueKey, placeKey} {
+			if left := server.PTTL(key); left < longest || left > longest+time.Minute {
+				t.Errorf("after a wait of %v %s lives for %v, want soon after %v", wait, key, left, longest)
+			}
+		}
+	}
+}
+
+func TestNothingIsWrittenThatLivesForEver(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	silent, gone, p, q := newWaiter(b, "silent"), newWaiter(b, "gone"), newWaiter(b, "p"), newWaiter(b, "q")
+	silent.listen(t)
+	p.listen(t)
+	q.listen(t)
+	silent.join(t, testKey)
+	gone.join(t, testKey)
+	first, second := p.join(t, testKey), q.join(t, testKey)
+	check := func(after string) {
+		t.Helper()
+		for _, key := range server.Keys("*") {
+			if server.PTTL(key) == redistest.NoTTL {
+				t.Errorf("after %s %s lives for ever", after, key)
+			}
+		}
+	}
+	check("joining")
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	silent.await(t, locker.HintWake)
+	check("a release")
+	p.get(t, first) // after the silent one was dropped
+	check("a grant")
+	if server.Hash(placeKey)["width"] != "" {
+		t.Error("the next waking wakes more than one, though the lock was granted")
+	}
+	handed := claimFor(testKey)
+	turn := p.turn()
+	verdict, _, err := b.HandOver(t.Context(), surrenderOf(first), handed, turn)
+	if verdict.Err != nil || err == nil {
+		t.Fatalf("handed over past the place of another: %v, %v", verdict.Err, err)
+	}
+	check("a hand-over")
+	q.await(t, locker.HintWake)
+	q.get(t, second)
+	if err := b.Leave(t.Context(), testKey, locker.Turn{Process: "p", Call: turn.Call + 1}); err != nil {
+		t.Fatal(err)
+	}
+	check("leaving")
+	if left := server.Keys(queueKey); len(left) != 0 {
+		t.Errorf("an empty line is left: %v", left)
+	}
+}
+
+func TestAllNamesOfALockHashToItsSlot(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	mustAcquire(t, b, claimFor("a/b"))
+	newWaiter(b, "p").join(t, "a/b")
+	keys := server.Keys("*")
+	if len(keys) != 4 {
+		t.Errorf("the keys are %v, want the lock, its record, queue and places", keys)
+	}
+	for _, key := range keys {
+		tag := key
+		if _, rest, ok := strings.Cut(key, "{"); ok {
+			tag, _, _ = strings.Cut(rest, "}")
+		}
+		if tag != "lock:a/b" {
+			t.Errorf("%s hashes by %q", key, tag)
+		}
+	}
+}
+
+func TestHeadsWhoseProcessListensNoMoreCostNoWait(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	for i := range 10 {
+		newWaiter(b, fmt.Sprint("dead", i)).join(t, testKey)
+	}
+	alive := newWaiter(b, "alive")
+	alive.listen(t)
+	c := alive.join(t, testKey)
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	alive.await(t, locker.HintWake)
+	if _, held := alive.ask(t, c); held != nil {
+		t.Errorf("told %+v, want a grant", held)
+	}
+}
+
+func TestOneCallDropsABoundedNumberOfPlaces(t *testing.T) {
+	t.Parallel()
+	const crowd = 300
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	for i := range crowd {
+		newWaiter(b, fmt.Sprint("dead", i)).join(t, testKey)
+	}
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	if left := server.Do("ZCARD", queueKey).(int64); left < crowd-128 || left >= crowd {
+		t.Errorf("one release has left %d of %d places", left, crowd)
+	}
+	newWaiter(b, "alive").get(t, claimFor(testKey))
+	if o, err := b.Inspect(t.Context(), testKey); err != nil || o.QueueLength != 0 {
+		t.Errorf("%d are in line, %v, want none", o.QueueLength, err)
+	}
+}
+
+func TestTheScriptsAndTheLockerAgreeWhenToAsk(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	c := claimFor(testKey)
+	c.Keep = 700 * time.Millisecond
+	mustAcquire(t, b, c)
+	for ahead := range 30 {
+		_, held := newWaiter(b, fmt.Sprint("p", ahead)).ask(t, claimFor(testKey))
+		if held == nil {
+			t.Fatal("the lock has ended: this machine is too slow for the test")
+		}
+		want := locker.AskIn(ahead, held.ExpiresIn)
+		if got := held.Standing.AskIn; got < want || got > want+time.Millisecond || held.Standing.Ahead != ahead {
+			t.Errorf("with %d ahead (want %d) the script says %v, the locker %v", held.Standing.Ahead, ahead, got, want)
+		}
+	}
+	want := fmt.Sprintf("local ASK_EVERY, DEAD_AFTER = %d, %d ", locker.AskEvery.Milliseconds(), locker.DeadAfter.Milliseconds())
+	if !strings.Contains(read("line"), want) {
+		t.Errorf("the library line does not say %q", want)
+	}
+}
+
+func TestMarksFromBeforeTheServersClockWasSetBackHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	silent, alive := newWaiter(b, "silent"), newWaiter(b, "alive")
+	silent.listen(t)
+	silent.join(t, testKey)
+	c := alive.join(t, testKey)
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	server.Do("HSET", placeKey, "at:silent", fmt.Sprintf("1 %d %d %d 1", ahead, ahead, ahead))
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	silent.await(t, locker.HintWake)
+	start := time.Now()
+	alive.get(t, c)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("a silent head from before the step held the next up for %v", took)
+	}
+}
+
+func TestALineThatCannotBeReadKeepsNobodyFromALock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	for _, key := range []string{queueKey, placeKey} {
+		server.Do("FLUSHALL")
+		server.Do("SET", key, "not ours", "PX", 60_000)
+		c := claimFor(testKey)
+		mustAcquire(t, b, c)
+		if _, err := b.AcquireInLine(t.Context(), claimFor(testKey), newWaiter(b, "p").turn()); err == nil {
+			t.Errorf("%s: a held lock was granted", key)
+		}
+		if err := releaseOne(t.Context(), b, c); err != nil {
+			t.Errorf("%s: release: %v", key, err)
+		}
+		if _, ok := server.Get("lock:k"); ok {
+			t.Errorf("%s: the lock is still there", key)
+		}
+	}
+}
