@@ -13,11 +13,12 @@ const (
 	LogText LogFormat = "text" // key=value, for people
 )
 
-// NewLogger returns a logger that writes lines of at least the level to w.
+// NewLogger returns a logger that writes lines of at least the level to w. A
+// flood of equal lines is throttled, save for errors.
 func NewLogger(w io.Writer, format LogFormat, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == LogText {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(newThrottle(slog.NewTextHandler(w, options)))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(newThrottle(slog.NewJSONHandler(w, options)))
 }
