@@ -128,6 +128,7 @@ var handOverCases = []testCase{
 		crowd := h.crowd(t)
 		defer crowd.close()
 		p, q := crowd.process(t, "p"), crowd.process(t, "q")
+		wakes := 0
 		for key, spoil := range map[locker.Key]func(*locker.Claim){
 			"late":        func(c *locker.Claim) { c.NotAfter = h.past() },
 			"implausible": func(c *locker.Claim) { c.Floor = locker.MaxFence + 1 },
@@ -141,11 +142,12 @@ var handOverCases = []testCase{
 			if !locker.CertainNo(err) || errors.As(err, &held) {
 				t.Errorf("%s claim: %v, want a certain no of its own", key, err)
 			}
+			wakes++
+			p.await(t, locker.HintWake, wakes) // as by a release
 			h.wantNoOvertaking(t, key, 2)
 			c.mustLeave(t, 0)
 			other.mustGet(t, 0)
 		}
-		p.await(t, locker.HintWake, 2) // as by a release
-		p.wantWoken(t, 2)
+		p.wantWoken(t, wakes)
 	}},
 }

@@ -45,6 +45,7 @@ var hintCases = []testCase{
 		wantErr(t, "release", h.release(t, surrender(holder, short/4))[0], nil)
 		time.Sleep(short/4 + rounding)
 		wantErr(t, "second release", h.release(t, surrender(holder, 0))[0], locker.ErrGone)
+		c.wantWoken(t, 0)
 		c.mustGet(t, 0)
 		other := c.join(t, "k")
 		h.mustRelease(t, c.claim)

@@ -1,6 +1,8 @@
 package lockertest
 
 import (
+	"time"
+
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -34,6 +36,31 @@ var leaveCases = []testCase{
 		c.mustGet(t, 0)
 		a.wantWoken(t, 1)
 		b.wantWoken(t, 1)
+	}},
+	{"who leaves after it was woken has the next caller of its process woken", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		holder, _ := h.take(t, "k", long)
+		p := crowd.process(t, "p")
+		first, second := p.join(t, "k"), p.join(t, "k")
+		h.mustRelease(t, holder)
+		p.await(t, locker.HintWake, 1)
+		first.mustLeave(t, second.number)
+		p.await(t, locker.HintWake, 2)
+		second.mustGet(t, 0)
+	}},
+	{"who leaves has the next woken if the head has said nothing since it was", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		holder, _ := h.take(t, "k", long)
+		silent := crowd.process(t, "silent").join(t, "k")
+		b, c := crowd.process(t, "b").join(t, "k"), crowd.process(t, "c").join(t, "k")
+		h.mustRelease(t, holder)
+		silent.await(t, locker.HintWake, 1)
+		time.Sleep(locker.DeadAfter + 2*rounding)
+		b.mustLeave(t, 0)
+		c.await(t, locker.HintWake, 1)
+		c.mustGet(t, 0)
 	}},
 	{"who leaves gives the place to the next caller of the process", func(t T, h Harness) {
 		crowd := h.crowd(t)
@@ -84,8 +111,9 @@ var leaveCases = []testCase{
 		holder, _ := h.take(t, "k", long)
 		p := crowd.process(t, "p")
 		first := p.join(t, "k")
-		late, whoever := p.turn(first.number, 0), p.turn(0, 0)
+		stale, late, whoever := p.turn(first.number, 0), p.turn(first.number, 0), p.turn(0, 0)
 		second := p.join(t, "k")
+		first.wantStanding(t, stale)
 		first.sendLeave(t, late)
 		first.sendLeave(t, whoever)
 		h.wantLine(t, "k", 1)

@@ -55,6 +55,63 @@ var silenceCases = []testCase{
 		time.Sleep(s.AskIn + rounding)
 		c.mustGet(t, 0)
 		h.wantLine(t, "k", 0)
+
+		// From then on one at a time is woken again.
+		line := []*caller{crowd.process(t, "a").join(t, "k"), crowd.process(t, "b").join(t, "k"), crowd.process(t, "c").join(t, "k")}
+		for _, next := range line {
+			h.mustRelease(t, c.claim)
+			next.await(t, locker.HintWake, 1)
+			next.mustGet(t, 0)
+			c = next
+		}
+		for _, next := range line {
+			next.wantWoken(t, 1)
+		}
+	}},
+	{"a head that was woken and says nothing gets no more time by being woken again", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		holder, _ := h.take(t, "k", long)
+		first := crowd.deaf("first").join(t, "k")
+		silent := crowd.process(t, "silent").join(t, "k")
+		h.mustRelease(t, holder) // drops the first, for whom nobody listens
+		silent.await(t, locker.HintWake, 1)
+		time.Sleep(locker.DeadAfter / 2)
+		first.mustGet(t, 0)
+		h.mustRelease(t, first.claim)
+		silent.await(t, locker.HintWake, 2)
+		time.Sleep(locker.DeadAfter/2 + 2*rounding)
+		h.mustBeFree(t, "k")
+	}},
+	{"a place that was woken and asks in time stays, though it does not get the key", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		holder, _ := h.take(t, "k", long)
+		first := crowd.deaf("first").join(t, "k")
+		second := crowd.process(t, "second").join(t, "k")
+		h.mustRelease(t, holder)
+		second.await(t, locker.HintWake, 1)
+		first.mustGet(t, 0)
+		second.wantAhead(t, 0, 0, 1)
+		time.Sleep(locker.DeadAfter + 2*rounding)
+		h.wantLine(t, "k", 1)
+		h.mustRelease(t, first.claim)
+		h.wantNoOvertaking(t, "k", 1)
+		second.mustGet(t, 0)
+	}},
+	{"the dead behind heads for whom nobody listens are passed over with them", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		holder, _ := h.take(t, "k", long)
+		crowd.deaf("deaf").join(t, "k")
+		dead := crowd.process(t, "dead")
+		dead.joinFor(t, "k", short/4)
+		c := crowd.process(t, "alive").join(t, "k")
+		time.Sleep(short/4 + rounding)
+		h.mustRelease(t, holder)
+		c.await(t, locker.HintWake, 1)
+		c.mustGet(t, 0)
+		dead.wantWoken(t, 0)
 	}},
 	{"ten heads that were woken and say nothing hold nobody up for longer than three seconds", func(t T, h Harness) {
 		crowd := h.crowd(t)
@@ -98,19 +155,26 @@ var silenceCases = []testCase{
 		c.mustGet(t, 0)
 		h.wantLine(t, "k", 0)
 	}},
-	{"a place whose wait is over is passed over", func(t T, h Harness) {
+	{"places whose wait is over are passed over, all at once", func(t T, h Harness) {
 		crowd := h.crowd(t)
 		defer crowd.close()
 		holder, _ := h.take(t, "k", long)
-		p := crowd.process(t, "p")
-		p.joinFor(t, "k", short/4)
-		c := crowd.process(t, "q").join(t, "k")
+		var dead []*process
+		for _, name := range []string{"a", "b", "c"} {
+			p := crowd.process(t, name)
+			p.joinFor(t, "k", short/4)
+			dead = append(dead, p)
+		}
+		c := crowd.process(t, "alive").join(t, "k")
 		time.Sleep(short/4 + rounding)
 		h.wantLine(t, "k", 1)
+		c.wantAhead(t, 0, 0, 1)
 		h.mustRelease(t, holder)
 		c.await(t, locker.HintWake, 1)
 		c.mustGet(t, 0)
-		p.wantWoken(t, 0)
+		for _, p := range dead {
+			p.wantWoken(t, 0)
+		}
 	}},
 	{"a place waits as long as the most patient caller of the process", func(t T, h Harness) {
 		crowd := h.crowd(t)

@@ -15,10 +15,12 @@ type model struct {
 	// slack is by how much the backend's times may differ from the model's,
 	// whose clock is read before the call.
 	slack time.Duration
+
+	deaf map[string]bool // processes for which nobody listens
 }
 
 func newModel(slack time.Duration) model {
-	return model{keys: make(map[locker.Key]*modelKey), slack: slack}
+	return model{keys: make(map[locker.Key]*modelKey), slack: slack, deaf: make(map[string]bool)}
 }
 
 type modelKey struct {
@@ -30,6 +32,9 @@ type modelKey struct {
 	fence   map[locker.Token]locker.Fence // of every claim that was granted
 	highest locker.Fence
 	last    locker.Token // what was granted last
+
+	line   []modelPlace // in order
+	silent int          // places dropped since the last grant though they were woken
 }
 
 func (m model) at(key locker.Key, now locker.Instant) *modelKey {
@@ -67,6 +72,7 @@ func (m model) acquired(t T, c locker.Claim, grant locker.Grant, err error, now 
 			t.Errorf("acquire a taken key: %v, want a HeldError", err)
 			return
 		}
+		k.dropDead(now)
 		if held != nil {
 			m.wantOccupancy(t, c.Key, held.Occupancy, now)
 		}
@@ -75,17 +81,34 @@ func (m model) acquired(t T, c locker.Claim, grant locker.Grant, err error, now 
 	case spent && errors.Is(err, locker.ErrSpent):
 		// A backend need not remember a claim that was not the last granted.
 	default:
-		if err != nil {
-			t.Errorf("acquire a free key: %v, want a grant", err)
+		k.dropDead(now)
+		m.wakeOnce(k, now)
+		if len(k.line) == 0 {
+			m.granted(t, k, c, grant, err, now)
 			return
 		}
-		if grant.Fence <= k.highest || grant.Fence < c.Floor {
-			t.Errorf("fence %d, want above %d and not below the floor %d", grant.Fence, k.highest, c.Floor)
+		if !errors.As(err, &held) || !held.Queued || held.Standing != nil {
+			t.Errorf("acquire what others are in line for: %v, want that it is queued for", err)
+			return
 		}
-		k.taken, k.tomb, k.holder, k.last = true, false, c.Token, c.Token
-		k.expires = now.Add(c.Keep)
-		k.highest, k.fence[c.Token] = grant.Fence, grant.Fence
+		m.wantOccupancy(t, c.Key, held.Occupancy, now)
 	}
+}
+
+// granted checks for a grant of a free key, and takes it over.
+func (m model) granted(t T, k *modelKey, c locker.Claim, grant locker.Grant, err error, now locker.Instant) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("acquire a free key: %v, want a grant", err)
+		return
+	}
+	if grant.Fence <= k.highest || grant.Fence < c.Floor {
+		t.Errorf("fence %d, want above %d and not below the floor %d", grant.Fence, k.highest, c.Floor)
+	}
+	k.taken, k.tomb, k.holder, k.last = true, false, c.Token, c.Token
+	k.expires = now.Add(c.Keep)
+	k.highest, k.fence[c.Token] = grant.Fence, grant.Fence
+	k.silent = 0
 }
 
 // verdict returns what has to be answered on a token.
@@ -115,6 +138,15 @@ func (m model) renew(r locker.Renewal, now locker.Instant) error {
 // release returns the verdict that a surrender has to get, and carries it out.
 func (m model) release(s locker.Surrender, now locker.Instant) error {
 	k := m.at(s.Key, now)
+	err := m.giveBack(k, s, now)
+	if err == nil && !k.taken {
+		m.freed(k, now)
+	}
+	return err
+}
+
+// giveBack is release, and wakes nobody.
+func (m model) giveBack(k *modelKey, s locker.Surrender, now locker.Instant) error {
 	err := k.verdict(s.Token)
 	if err == nil {
 		k.taken, k.tomb, k.expires = s.Keep > 0, s.Keep > 0, now.Add(s.Keep)
@@ -135,5 +167,8 @@ func (m model) wantOccupancy(t T, key locker.Key, o locker.Occupancy, now locker
 	}
 	if o.State != want || (o.ExpiresIn-left).Abs() > m.slack {
 		t.Errorf("told %q for %v, want %q for %v", o.State, o.ExpiresIn, want, left)
+	}
+	if length := len(k.line) - k.deadHeads(now); o.QueueLength != length {
+		t.Errorf("told of %d in line, want %d: %v", o.QueueLength, length, k.line)
 	}
 }

@@ -96,9 +96,13 @@ func eachSurrender(release func(context.Context, []locker.Surrender) []locker.Ve
 	}
 }
 
-// run returns the names of the cases that a backend fails.
+// run returns the names of the cases that a backend fails; no more than one
+// if it is a mutant.
 func run(t *testing.T, mutate func(Harness, *mutant)) (failed []string) {
 	for _, c := range cases() {
+		if mutate != nil && len(failed) > 0 {
+			break
+		}
 		synctest.Test(t, func(t *testing.T) {
 			r := record(t, c, mutated(mutate))
 			if r.skipped {

@@ -1,7 +1,9 @@
 package lockertest
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"pgregory.net/rapid"
@@ -15,11 +17,18 @@ var propertyCases = []testCase{
 		if !h.bubble {
 			slack = 5 * time.Second
 		}
+		crowd := h.crowdIfAny(t)
+		defer crowd.close()
+		var processes []*process
+		if crowd.queue != nil {
+			processes = []*process{crowd.process(t, "p"), crowd.process(t, "q"), crowd.process(t, "r"), crowd.deaf("deaf")}
+		}
 		// A plain TB, since rapid asks a *testing.T for its deadline, which
 		// panics in a bubble.
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
 			run++
-			w := &walk{h: h, model: newModel(slack)}
+			w := &walk{h: h, model: newModel(slack), begun: h.Now(), queue: crowd.queue, processes: processes, ctx: t.Context()}
+			w.model.deaf["deaf"] = true
 			for i := range 2 {
 				w.keys = append(w.keys, locker.Key(fmt.Sprintf("run%d/key%d", run, i)))
 			}
@@ -31,6 +40,16 @@ var propertyCases = []testCase{
 			}
 			if h.Delete != nil {
 				actions["delete"] = w.delete
+			}
+			if crowd.queue != nil {
+				maps.Copy(actions, w.queueActions())
+			}
+			for name, act := range actions {
+				actions[name] = func(t *rapid.T) {
+					if !w.stale() {
+						act(t)
+					}
+				}
 			}
 			rt.Repeat(actions)
 		})
@@ -47,6 +66,19 @@ type walk struct {
 	model model
 	keys  []locker.Key
 	sent  []locker.Claim
+	begun locker.Instant
+
+	ctx       context.Context
+	queue     locker.Queue // nil if the backend keeps no line
+	processes []*process
+	waiting   []waitingClaim
+	said      []spoken
+}
+
+// stale tells whether the walk has taken so much real time that places may
+// have died meanwhile: it is over then.
+func (w *walk) stale() bool {
+	return !w.h.bubble && w.h.Now().Sub(w.begun) > locker.DeadAfter/2
 }
 
 // step is the unit of virtual time.
@@ -54,6 +86,9 @@ const step = 10 * time.Millisecond
 
 func (w *walk) advance(t *rapid.T) {
 	time.Sleep(time.Duration(rapid.IntRange(1, 40).Draw(t, "steps")) * step)
+	for w.model.critical(w.h.Now()) {
+		time.Sleep(step / 5)
+	}
 }
 
 // span draws a time after which something is over.
@@ -93,7 +128,9 @@ func (w *walk) resend(t *rapid.T) {
 func (w *walk) send(t *rapid.T, c locker.Claim) {
 	now := w.h.Now()
 	grant, err := w.h.acquire(t, c)
-	w.model.acquired(t, c, grant, err, now)
+	if !w.stale() {
+		w.model.acquired(t, c, grant, err, now)
+	}
 }
 
 func (w *walk) renew(t *rapid.T) {
@@ -141,7 +178,9 @@ func (w *walk) inspect(t *rapid.T) {
 		return
 	}
 	for _, key := range w.keys {
-		w.model.wantOccupancy(t, key, w.h.inspect(t, key), w.h.Now())
+		if o := w.h.inspect(t, key); !w.stale() {
+			w.model.wantOccupancy(t, key, o, w.h.Now())
+		}
 	}
 }
 

@@ -86,8 +86,8 @@ func cases() []testCase {
 	for _, group := range [][]testCase{
 		acquireCases, renewCases, releaseCases, minHoldCases, expiryCases, lateCases,
 		fenceCases, concurrencyCases, keyCases, strangerCases, dataLossCases, inspectCases,
-		contextCases, propertyCases,
-		queueCases, silenceCases, leaveCases, handOverCases, hintCases, queueContextCases,
+		contextCases, queueCases, silenceCases, leaveCases, handOverCases, hintCases, queueContextCases,
+		propertyCases,
 	} {
 		all = append(all, group...)
 	}

@@ -22,9 +22,18 @@ type crowd struct {
 // crowd skips the case if the backend keeps no line.
 func (h Harness) crowd(t T) *crowd {
 	t.Helper()
-	queue, ok := h.Backend.(locker.Queue)
-	need(t, "Queue", ok)
-	c := &crowd{Harness: h, queue: queue}
+	c := h.crowdIfAny(t)
+	if c.queue == nil {
+		c.close()
+		need(t, "Queue", false)
+	}
+	return c
+}
+
+// crowdIfAny leaves the queue nil if the backend keeps no line.
+func (h Harness) crowdIfAny(t T) *crowd {
+	c := &crowd{Harness: h}
+	c.queue, _ = h.Backend.(locker.Queue)
 	c.ctx, c.cancel = context.WithCancel(t.Context())
 	return c
 }

@@ -152,13 +152,13 @@ func (b *Backend) wakeOnceLocked(key locker.Key, l *line, now locker.Instant) {
 	}
 }
 
-// wakeLocked wakes the first in line, and drops those for whom nobody listens.
-// After dead heads it wakes more than one.
+// wakeLocked wakes the first in line, and drops the dead and those for whom
+// nobody listens before it. After silent heads it wakes more than one.
 func (b *Backend) wakeLocked(key locker.Key, l *line, now locker.Instant) {
 	width := 1 << min(l.silent, maxWidth)
 	for i := 0; i < min(width, len(l.places)); {
 		p := &l.places[i]
-		if !b.tellLocked(p.process, locker.Hint{Kind: locker.HintWake, Key: key}) {
+		if p.dead(now) || !b.tellLocked(p.process, locker.Hint{Kind: locker.HintWake, Key: key}) {
 			l.places = slices.Delete(l.places, i, i+1)
 			continue
 		}

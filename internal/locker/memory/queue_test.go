@@ -89,6 +89,12 @@ func TestListenCallsNobodyAfterItHasReturned(t *testing.T) {
 			t.Error("the place is dropped though it was woken a moment ago")
 		}
 		time.Sleep(locker.DeadAfter + 1)
+		claim := c.claim("k")
+		if _, err := b.Acquire(t.Context(), claim); err != nil {
+			t.Errorf("a place that was woken and says nothing is in the way: %v", err)
+		}
+		c.join(t, b, "k", "one")
+		b.Release(t.Context(), []locker.Surrender{{Key: "k", Token: claim.Token}})
 		if _, err := b.Acquire(t.Context(), c.claim("k")); err != nil {
 			t.Errorf("the place of who listens no more is in the way: %v", err)
 		}
