@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestALogLineIsJSONOrText(t *testing.T) {
@@ -19,6 +20,14 @@ func TestALogLineIsJSONOrText(t *testing.T) {
 	NewLogger(&b, LogText, slog.LevelInfo).Info("lock lost", "key", "a b")
 	if !strings.Contains(b.String(), `level=INFO msg="lock lost" key="a b"`) {
 		t.Errorf("text line %s", &b)
+	}
+}
+
+func TestADurationIsLoggedWithItsUnit(t *testing.T) {
+	var b bytes.Buffer
+	NewLogger(&b, LogJSON, slog.LevelInfo).Info("lock lost", "held_for", 1209*time.Millisecond)
+	if !strings.Contains(b.String(), `"held_for":"1.209s"`) {
+		t.Errorf("logged %s", &b)
 	}
 }
 

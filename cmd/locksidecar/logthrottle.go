@@ -15,7 +15,7 @@ const (
 // throttle lets at most throttleMost lines with the same text through in each
 // throttleWindow, and tells with the next one how many were left out: while the
 // store is down every request fails in the same way. Errors always pass, as
-// each tells of a lock.
+// each tells of a lock, and so does what was asked for by LOG_LEVEL=debug.
 type throttle struct {
 	slog.Handler
 	seen *throttled // shared by all handlers that were derived from one
@@ -36,7 +36,7 @@ func newThrottle(h slog.Handler) throttle {
 }
 
 func (t throttle) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelError {
+	if r.Level >= slog.LevelError || r.Level < slog.LevelInfo {
 		return t.Handler.Handle(ctx, r)
 	}
 	passes, leftOut := t.seen.count(r.Message, r.Time)
