@@ -70,8 +70,8 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 		done; \
 	done
 
-soak: ## run the soak tests at length
-	go test -race -count=1 -timeout=2h -run Soak -v ./internal/...
+soak: ## run the soak tests at length: LOCKSIDECAR_SOAK_HOURS=240 of virtual time
+	LOCKSIDECAR_SOAK_HOURS=$${LOCKSIDECAR_SOAK_HOURS:-240} go test -race -count=1 -timeout=2h -run Soak -v ./internal/...
 
 mutants: ## prove the tests: each of many one-line mistakes must turn them red
 	go test -tags mutants -count=1 -timeout=60m -v ./internal/mutants

@@ -327,3 +327,37 @@ func TestALostLockIsDeletedWhereItsTokenIsStillThere(t *testing.T) {
 		s.take(want("k", 2*time.Second))
 	})
 }
+
+func TestAShorterLeaseThatIsDeliveredTwiceBoundsALaterLongerOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		r := want("k", 10*time.Second)
+		r.Renew = false
+		s.take(r)
+		short, long := 2*time.Second, time.Hour
+		var copied []locker.Renewal
+		g.set(func(g *gate) {
+			g.renew = func(ctx context.Context, r []locker.Renewal) []locker.Verdict {
+				copied = r
+				return w.store.Renew(ctx, r)
+			}
+		})
+		if _, err := s.Extend(context.Background(), "k", locker.Handle{}, locker.Changes{TTL: &short}); err != nil {
+			t.Fatal(err)
+		}
+		g.set(func(g *gate) { g.renew = nil })
+		if _, err := s.Extend(context.Background(), "k", locker.Handle{}, locker.Changes{TTL: &long}); err != nil {
+			t.Fatal(err)
+		}
+		w.store.Renew(context.Background(), copied) // the network delivers it again
+		_, left, _ := w.store.Value("k")
+		if st := s.mustHold("k"); st.ValidFor > left {
+			t.Errorf("valid for %v while the store keeps the key for %v", st.ValidFor, left)
+		}
+		w.pass(storeTimeout) // the copy cannot be executed any more
+		if st, err := s.Extend(context.Background(), "k", locker.Handle{}, locker.Changes{}); err != nil || st.ValidFor < 59*time.Minute {
+			t.Errorf("extended again: %v, valid for %v", err, st.ValidFor)
+		}
+	})
+}

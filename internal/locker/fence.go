@@ -16,7 +16,7 @@ type fenceFloor struct {
 	at      Instant // … and when
 }
 
-// at returns the floor at an instant, or 0 if nothing was learned yet.
+// now returns the floor at an instant, or 0 if nothing was learned yet.
 func (f *fenceFloor) now(now Instant) Fence {
 	floor := f.highest
 	if f.micros > 0 {

@@ -35,8 +35,8 @@ type grant struct {
 	extending     chan struct{}
 	inFlightUntil Instant // NotAfter of that request
 
-	// An extension that was not answered may yet be executed, until its
-	// NotAfter. If it set a shorter lease than a later one, it cuts that one.
+	// An extension may be executed, or executed once more, until its NotAfter.
+	// If it set a shorter lease than a later one, it cuts that one.
 	doubtUntil Instant
 	doubtTTL   time.Duration
 
@@ -100,8 +100,10 @@ func (g *grant) verified(sent Instant) {
 	g.confirmed, g.failures = sent, 0
 }
 
-// doubt takes in that an extension was not answered.
-func (g *grant) doubt(notAfter Instant, ttl time.Duration) {
+// mayRepeat takes in that an extension may be executed until its NotAfter:
+// because it was not answered, or once more because the network delivers it
+// twice.
+func (g *grant) mayRepeat(notAfter Instant, ttl time.Duration) {
 	if g.doubtTTL == 0 || ttl < g.doubtTTL {
 		g.doubtTTL = ttl
 	}

@@ -84,7 +84,7 @@ func (l *Locker) leaveLocked(w *waiter, now Instant) (wasOldest bool) {
 	if len(at.waiters) == 0 {
 		delete(l.lines, key)
 	} else if next := at.oldest(); wasOldest {
-		next.askAt = max(next.askAt, now.Add(AskEvery))
+		next.askAt = now.Add(AskEvery) // the store expects it by then
 		next.look()
 	}
 	if l.waiting == 0 {

@@ -117,9 +117,9 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 	l.learnLocked(v.Reading, now)
 	if v.Err != nil && !CertainNo(v.Err) {
 		g.unanswered(item.ask.NotAfter)
-		if item.ask.Keep > 0 {
-			g.doubt(item.ask.NotAfter, item.ttl)
-		}
+	}
+	if item.ask.Keep > 0 {
+		defer g.mayRepeat(item.ask.NotAfter, item.ttl)
 	}
 	if v.Err != nil && CertainNo(v.Err) && item.undo != nil {
 		item.undo()
