@@ -68,10 +68,8 @@ func (l *lab) interleave(ctx context.Context, workers int, measure func(subject,
 	}
 	defer stopAll(subjects)
 
-	names := make([]string, len(subjects))
 	clients := make([][]client, len(subjects))
 	for i, s := range subjects {
-		names[i] = s.name
 		if clients[i], err = s.openClients(ctx, workers); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -80,16 +78,22 @@ func (l *lab) interleave(ctx context.Context, workers int, measure func(subject,
 			return nil, fmt.Errorf("%s, warming up: %w", s.name, err)
 		}
 	}
-	for round := range l.rounds() {
+	return namesOf(subjects), rotate(l.rounds(), subjects, func(i int) error { return measure(subjects[i], clients[i]) })
+}
+
+// rotate has every subject measured once a round, each round beginning with
+// another.
+func rotate(rounds int, subjects []subject, measure func(i int) error) error {
+	for round := range rounds {
 		for i := range subjects {
 			i = (i + round) % len(subjects)
 			runtime.GC() // so that nobody pays for another's garbage
-			if err := measure(subjects[i], clients[i]); err != nil {
-				return nil, fmt.Errorf("%s: %w", subjects[i].name, err)
+			if err := measure(i); err != nil {
+				return fmt.Errorf("%s: %w", subjects[i].name, err)
 			}
 		}
 	}
-	return names, nil
+	return nil
 }
 
 // timeCycles returns how long each cycle took, in nanoseconds.

@@ -57,7 +57,7 @@ func heldRows(before memory, w heldWatch, end ending) []row {
 	what := fmt.Sprintf("%d locks held, TTL %v", heldLocks, ttl)
 	perLock := (w.memory.rss - before.rss) / heldLocks
 	line := func(measure, result string) row {
-		return row{what: what, subject: measure, result: result}
+		return row{What: what, Subject: measure, Result: result}
 	}
 	return []row{
 		line("CPU of the sidecar", coreShare(w.sidecarCPU, w.during)).

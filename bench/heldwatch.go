@@ -24,7 +24,7 @@ func (l *lab) watchHeld(ctx context.Context, sidecar *server, store *redisServer
 	for i := 0; i < len(keys); i += 50 {
 		sample = append(sample, lockPrefix+keys[i])
 	}
-	renewals := newRenewalWatch(sample)
+	renewals := newRenewalWatch(sample, ttl)
 	during := 4 * ttl / 3
 	if l.quick {
 		during = 2 * ttl / 3

@@ -21,10 +21,9 @@ type httpConn struct {
 	answer  *bufio.Reader
 	request []byte
 	body    []byte // of the last answer
-}
 
-// answerTime bounds one request, so that a hanging server fails the run.
-const answerTime = 10 * time.Second
+	patience time.Duration // bounds one request, so that a hanging server fails the run
+}
 
 func dialHTTP(ctx context.Context, addr string) (*httpConn, error) {
 	var d net.Dialer
@@ -32,7 +31,7 @@ func dialHTTP(ctx context.Context, addr string) (*httpConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &httpConn{conn: conn, answer: bufio.NewReader(conn)}, nil
+	return &httpConn{conn: conn, answer: bufio.NewReader(conn), patience: 10 * time.Second}, nil
 }
 
 // do sends a request with a form as its body, or without one, and returns the
@@ -51,7 +50,7 @@ func (c *httpConn) do(method, target, form string) (status int, err error) {
 	b = append(b, form...)
 	c.request = b
 
-	if err := c.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(c.patience)); err != nil {
 		return 0, err
 	}
 	if _, err := c.conn.Write(b); err != nil {
@@ -64,9 +63,20 @@ func (c *httpConn) do(method, target, form string) (status int, err error) {
 func (c *httpConn) want(status int, method, target, form string) error {
 	got, err := c.do(method, target, form)
 	if err == nil && got != status {
-		err = fmt.Errorf("%s %s: status %d instead of %d: %s", method, target, got, status, c.body)
+		err = &unwantedError{method + " " + target, got, status, string(c.body)}
 	}
 	return err
+}
+
+// unwantedError is an answer with another status than the good one.
+type unwantedError struct {
+	request   string
+	got, want int
+	body      string
+}
+
+func (e *unwantedError) Error() string {
+	return fmt.Sprintf("%s: status %d instead of %d: %s", e.request, e.got, e.want, e.body)
 }
 
 func (c *httpConn) readAnswer() (status int, err error) {

@@ -32,11 +32,11 @@ func idle(ctx context.Context, l *lab) ([]row, error) {
 		mostMB = 14 << 20
 	)
 	return []row{
-		row{what: what, subject: "memory (RSS)", result: mebibytes(mem.rss)}.withGoal("≤ 14 MiB", mem.rss <= mostMB),
-		{what: what, subject: "memory (PSS)", result: mebibytes(mem.pss)},
-		row{what: what, subject: "CPU", result: fmt.Sprintf("%.1f m", 10*cpu)}.withGoal("≤ 2 m", 10*cpu <= 2),
-		{what: what, subject: "program, stripped", result: mebibytes(size.Size())},
-		row{what: what, subject: "start until ready", result: fmt.Sprintf("%.1f ms", start.Seconds()*1e3)}.
+		row{What: what, Subject: "memory (RSS)", Result: mebibytes(mem.rss)}.withGoal("≤ 14 MiB", mem.rss <= mostMB),
+		{What: what, Subject: "memory (PSS)", Result: mebibytes(mem.pss)},
+		row{What: what, Subject: "CPU", Result: fmt.Sprintf("%.1f m", 10*cpu)}.withGoal("≤ 2 m", 10*cpu <= 2),
+		{What: what, Subject: "program, stripped", Result: mebibytes(size.Size())},
+		row{What: what, Subject: "start until ready", Result: fmt.Sprintf("%.1f ms", start.Seconds()*1e3)}.
 			withGoal("≤ 50 ms", start <= 50*time.Millisecond),
 	}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -21,6 +20,8 @@ type lab struct {
 	source               string // of this program; the sidecar's is one above
 	sidecar, bareHandler string // programs, as they are shipped: stripped
 	redisVersion         string
+
+	points []point // for the charts
 }
 
 func newLab(ctx context.Context, quick bool) (*lab, error) {
@@ -89,15 +90,4 @@ func (l *lab) slice() time.Duration {
 		return 300 * time.Millisecond
 	}
 	return 1500 * time.Millisecond
-}
-
-// facts describes the run without naming the machine.
-func (l *lab) facts() string {
-	kind := "full run"
-	if l.quick {
-		kind = "quick run"
-	}
-	return fmt.Sprintf("%d cores (%s/%s), Go %s, Redis %s on loopback TCP without persistence, %s, %s",
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, strings.TrimPrefix(runtime.Version(), "go"),
-		l.redisVersion, time.Now().UTC().Format(time.DateOnly), kind)
 }

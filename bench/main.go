@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,7 +21,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:])
+	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errGoalMissed):
@@ -43,47 +44,95 @@ var sections = []section{
 	{"throughput", throughput},
 	{"held", held},
 	{"idle", idle},
+	{"handover", handover},
+	{"pod", pod},
+	{"scripts", scripts},
+	{"blocked", blocked},
+	{"footprint", footprint},
 }
 
 var errGoalMissed = errors.New("a goal was missed")
 
-func run(ctx context.Context, args []string) (err error) {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "shorter rounds: a look, not a result to publish")
-	only := flags.String("only", "", "comma-separated sections: "+sectionNames())
-	check := flags.Bool("check", false, "exit 1 if a goal is missed")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	chosen, err := chooseSections(*only)
-	if err != nil {
-		return err
-	}
+// options are the command line.
+type options struct {
+	quick, check                     bool
+	only, from, json, readme, charts string
+}
 
-	lab, err := newLab(ctx, *quick)
+func parseOptions(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.BoolVar(&o.quick, "quick", false, "shorter rounds: a look, not a result to publish")
+	flags.StringVar(&o.only, "only", "", "comma-separated sections: "+sectionNames())
+	flags.BoolVar(&o.check, "check", false, "exit 1 if a goal is missed")
+	flags.StringVar(&o.from, "from", "", "measure nothing; take the results from this `file`, written by -json")
+	flags.StringVar(&o.json, "json", "", "write the results to this `file`")
+	flags.StringVar(&o.readme, "readme", "", "put the table into this `file`, between "+readmeBegin+" and "+readmeEnd)
+	flags.StringVar(&o.charts, "charts", "", "draw charts into this `folder`")
+	err = flags.Parse(args)
+	return o, err
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	o, err := parseOptions(args)
 	if err != nil {
 		return err
+	}
+	var r *result
+	if o.from != "" {
+		r, err = readResult(o.from)
+	} else {
+		r, err = o.measure(ctx)
+	}
+	if r == nil {
+		return err
+	}
+	// What was measured before a failure is printed, but not published.
+	if err := errors.Join(err, r.write(stdout)); err != nil {
+		return err
+	}
+	return o.publish(r)
+}
+
+// measure returns what it has when a section fails, with the error.
+func (o options) measure(ctx context.Context) (r *result, err error) {
+	chosen, err := chooseSections(o.only)
+	if err != nil {
+		return nil, err
+	}
+	lab, err := newLab(ctx, o.quick)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, lab.close()) }()
-
-	var (
-		rows   []row
-		failed error // what was measured before is printed nevertheless
-	)
+	r = lab.newResult()
 	for _, s := range chosen {
 		lab.say("%s …", s.name)
-		more, err := s.run(ctx, lab)
-		rows = append(rows, more...)
+		rows, err := s.run(ctx, lab)
+		r.Rows, r.Points = append(r.Rows, rows...), lab.points
 		if err != nil {
-			failed = fmt.Errorf("%s: %w", s.name, err)
-			break
+			return r, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fmt.Printf("%s\n\n", lab.facts())
-	if err := errors.Join(failed, writeTable(os.Stdout, rows)); err != nil {
-		return err
+	return r, nil
+}
+
+func (o options) publish(r *result) error {
+	if o.json != "" {
+		if err := r.save(o.json); err != nil {
+			return err
+		}
 	}
-	if *check && slices.ContainsFunc(rows, func(r row) bool { return r.missed }) {
+	if o.charts != "" {
+		if err := r.drawCharts(o.charts); err != nil {
+			return err
+		}
+	}
+	if o.readme != "" {
+		if err := r.updateReadme(o.readme); err != nil {
+			return err
+		}
+	}
+	if o.check && slices.ContainsFunc(r.Rows, func(r row) bool { return r.Missed }) {
 		return errGoalMissed
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -50,21 +51,24 @@ func parsePage(r io.Reader) (metricsPage, error) {
 	return page, lines.Err()
 }
 
-// sum adds up the series of a metric, whatever their labels. A metric that is
-// not on the page is an error: it must not pass for 0.
-func (p metricsPage) sum(name string) (float64, error) {
+// sum adds up the series of a metric that have the given labels (such as
+// a="b"), whatever their other ones. A metric that is not on the page is an
+// error: it must not pass for 0.
+func (p metricsPage) sum(name string, labels ...string) (float64, error) {
 	var (
 		sum   float64
 		found bool
 	)
 	for series, value := range p {
-		if metric, _, _ := strings.Cut(series, "{"); metric == name {
-			sum += value
-			found = true
+		metric, has, _ := strings.Cut(series, "{")
+		if metric != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(has, l) }) {
+			continue
 		}
+		sum += value
+		found = true
 	}
 	if !found {
-		return 0, fmt.Errorf("no metric %s", name)
+		return 0, fmt.Errorf("no metric %s %s", name, labels)
 	}
 	return sum, nil
 }

@@ -22,6 +22,12 @@ held 7
 			t.Errorf("%s = %v, %v; want %v", name, got, err, want)
 		}
 	}
+	if got, err := page.sum("lost_total", `cause="gone"`); got != 2 || err != nil {
+		t.Errorf("with a label: %v, %v; want 2", got, err)
+	}
+	if got, err := page.sum("lost_total", `cause="other"`); err == nil {
+		t.Errorf("a label that is absent passed for %v", got)
+	}
 	if got, err := page.sum("absent"); err == nil {
 		t.Errorf("a metric that is absent passed for %v", got)
 	}

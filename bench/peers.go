@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -16,6 +17,9 @@ import (
 
 // The peers are libraries. Each has one client object with its default pool,
 // as an application would, which all its workers share.
+//
+// Clients of a subject that waits do so as the library does by itself or, if it
+// leaves that to the caller, as its documentation shows.
 
 func newGoRedis(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
 
@@ -53,23 +57,30 @@ func (c *rawClient) Release(ctx context.Context) error {
 
 func (c *rawClient) Close() {}
 
-func redsyncSubject(addr string) subject {
+// redsyncSubject, if it waits, tries again after its default delay of 50 to
+// 250 ms, more often than the 32 times that are its default.
+func redsyncSubject(addr string, waits bool) subject {
 	rdb := newGoRedis(addr)
 	rs := redsync.New(redsyncredis.NewPool(rdb))
+	tries := 1
+	if waits {
+		tries = math.MaxInt
+	}
 	return subject{
-		name: "redsync",
-		open: func(context.Context) (client, error) { return &redsyncClient{rs: rs}, nil },
+		name: nameRedsync,
+		open: func(context.Context) (client, error) { return &redsyncClient{rs: rs, tries: tries}, nil },
 		stop: func() { _ = rdb.Close() },
 	}
 }
 
 type redsyncClient struct {
 	rs    *redsync.Redsync
+	tries int
 	mutex *redsync.Mutex
 }
 
 func (c *redsyncClient) Acquire(ctx context.Context, key string) error {
-	c.mutex = c.rs.NewMutex("redsync:"+key, redsync.WithExpiry(ttl), redsync.WithTries(1))
+	c.mutex = c.rs.NewMutex("redsync:"+key, redsync.WithExpiry(ttl), redsync.WithTries(c.tries))
 	return c.mutex.LockContext(ctx)
 }
 
@@ -80,23 +91,33 @@ func (c *redsyncClient) Release(ctx context.Context) error {
 
 func (c *redsyncClient) Close() {}
 
-func redislockSubject(addr string) subject {
+// redislockSubject, if it waits, tries again every 100 ms, as the library's
+// example does.
+func redislockSubject(addr string, waits bool) subject {
 	rdb := newGoRedis(addr)
 	locks := redislock.New(rdb)
 	return subject{
-		name: "redislock",
-		open: func(context.Context) (client, error) { return &redislockClient{locks: locks}, nil },
+		name: nameRedislock,
+		open: func(context.Context) (client, error) { return &redislockClient{locks: locks, waits: waits}, nil },
 		stop: func() { _ = rdb.Close() },
 	}
 }
 
 type redislockClient struct {
 	locks *redislock.Client
+	waits bool
 	lock  *redislock.Lock
 }
 
 func (c *redislockClient) Acquire(ctx context.Context, key string) (err error) {
-	c.lock, err = c.locks.Obtain(ctx, "redislock:"+key, ttl, nil)
+	var options redislock.Options
+	if c.waits {
+		options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longestWait) // or it gives up after a TTL
+		defer cancel()
+	}
+	c.lock, err = c.locks.Obtain(ctx, "redislock:"+key, ttl, &options)
 	return err
 }
 
@@ -107,7 +128,8 @@ func (c *redislockClient) Close() {}
 // rueidislockSubject takes one key per lock, as the others do; the library's
 // default of three is for several servers. Its deadline for one request is
 // 20 ms by default, which a busy machine with one server does not always keep.
-func rueidislockSubject(addr string) (subject, error) {
+// If it waits, the server tells it when the key is deleted.
+func rueidislockSubject(addr string, waits bool) (subject, error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}},
 		KeyMajority:  1,
@@ -118,20 +140,25 @@ func rueidislockSubject(addr string) (subject, error) {
 		return subject{}, err
 	}
 	return subject{
-		name: "rueidislock",
-		open: func(context.Context) (client, error) { return &rueidislockClient{locks: locks}, nil },
+		name: nameRueidislock,
+		open: func(context.Context) (client, error) { return &rueidislockClient{locks: locks, waits: waits}, nil },
 		stop: locks.Close,
 	}, nil
 }
 
 type rueidislockClient struct {
 	locks rueidislock.Locker
+	waits bool
 	held  context.Context
 	free  context.CancelFunc
 }
 
 func (c *rueidislockClient) Acquire(ctx context.Context, key string) (err error) {
-	c.held, c.free, err = c.locks.TryWithContext(ctx, key)
+	lock := c.locks.TryWithContext
+	if c.waits {
+		lock = c.locks.WithContext
+	}
+	c.held, c.free, err = lock(ctx, key)
 	return err
 }
 

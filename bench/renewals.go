@@ -16,12 +16,13 @@ const lockPrefix = "lock:"
 // seconds costs Redis next to nothing and is still exact to the millisecond.
 type renewalWatch struct {
 	keys    []string
+	ttl     time.Duration
 	renewed []time.Time   // when each was last granted or renewed, by Redis' clock
 	latest  time.Duration // the worst renewal so far, counted from when it was due
 }
 
-func newRenewalWatch(keys []string) *renewalWatch {
-	return &renewalWatch{keys: keys, renewed: make([]time.Time, len(keys))}
+func newRenewalWatch(keys []string, ttl time.Duration) *renewalWatch {
+	return &renewalWatch{keys: keys, ttl: ttl, renewed: make([]time.Time, len(keys))}
 }
 
 // look must be called more often than locks are renewed, or a renewal between
@@ -51,13 +52,13 @@ func (w *renewalWatch) look(ctx context.Context, store *redisServer) error {
 
 // saw takes what a look found: key i expires at that time.
 func (w *renewalWatch) saw(i int, expires, now time.Time) {
-	renewed := expires.Add(-ttl)
+	renewed := expires.Add(-w.ttl)
 	previous := w.renewed[i]
 	w.renewed[i] = renewed
 	if previous.IsZero() {
 		return
 	}
-	due := previous.Add(ttl / 3)
+	due := previous.Add(w.ttl / 3)
 	if renewed.Equal(previous) {
 		w.latest = max(w.latest, now.Sub(due)) // not renewed yet
 		return

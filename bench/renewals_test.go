@@ -24,7 +24,7 @@ func TestARenewalIsLateByWhatItTookBeyondAThirdOfTheTTL(t *testing.T) {
 		{"not yet due", [][2]time.Time{{granted, at(1)}, {granted, at(third - time.Second)}}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newRenewalWatch([]string{"k"})
+			w := newRenewalWatch([]string{"k"}, ttl)
 			for _, look := range c.looks {
 				w.saw(0, look[0].Add(ttl), look[1])
 			}

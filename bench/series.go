@@ -15,20 +15,25 @@ func (s series) ratio(subject, with string) float64 {
 
 // rows makes a row of each subject's median.
 func (s series) rows(what string, subjects []string, format func(float64) string) []row {
+	return s.rowsAgainst(nameBareHandler, what, subjects, format)
+}
+
+// rowsAgainst is rows with another subject as the bare handler.
+func (s series) rowsAgainst(bare, what string, subjects []string, format func(float64) string) []row {
 	rows := make([]row, 0, len(subjects))
 	for _, name := range subjects {
 		rows = append(rows, row{
-			what:    what,
-			subject: name,
-			result:  format(median(s[name])),
-			vsBare:  ratio(s.ratio(name, nameBareHandler)),
-			vsRaw:   ratio(s.ratio(name, nameRaw)),
+			What:    what,
+			Subject: name,
+			Result:  format(median(s[name])),
+			VsBare:  ratio(s.ratio(name, bare)),
+			VsRaw:   ratio(s.ratio(name, nameRaw)),
 		})
 	}
 	return rows
 }
 
 func (r row) withGoal(goal string, met bool) row {
-	r.goal, r.missed = goal, !met
+	r.Goal, r.Missed = goal, !met
 	return r
 }

@@ -14,12 +14,15 @@ type subject struct {
 	name string
 	open func(context.Context) (client, error)
 	stop func()
+
+	sidecars []*server // that tell what they have done, if it is them and they are asked to wait
 }
 
 // client is one worker with a subject. It holds at most one lock at a time and
 // is used by one goroutine.
 type client interface {
-	// Acquire takes a lock that is free; anything but a grant is an error.
+	// Acquire takes a lock; anything but a grant is an error. Clients of
+	// some subjects wait until it is free.
 	Acquire(ctx context.Context, key string) error
 	// Release gives it back; anything but a confirmation is an error.
 	Release(ctx context.Context) error
@@ -38,9 +41,13 @@ const (
 	nameSidecar     = "locksidecar"
 	nameBareHandler = "bare handler"
 	nameRaw         = "raw go-redis"
+	nameRedsync     = "redsync"
+	nameRedislock   = "redislock"
+	nameRueidislock = "rueidislock"
 )
 
-// openSubjects starts everything that is compared, on one Redis.
+// openSubjects starts everything that is compared, on one Redis. No client
+// waits.
 func (l *lab) openSubjects(ctx context.Context, redisAddr string) (subjects []subject, err error) {
 	defer func() {
 		if err != nil {
@@ -51,9 +58,9 @@ func (l *lab) openSubjects(ctx context.Context, redisAddr string) (subjects []su
 		func() (subject, error) { return l.sidecarSubject(ctx, redisAddr) },
 		func() (subject, error) { return l.bareHandlerSubject(ctx, redisAddr) },
 		func() (subject, error) { return rawSubject(redisAddr), nil },
-		func() (subject, error) { return redsyncSubject(redisAddr), nil },
-		func() (subject, error) { return redislockSubject(redisAddr), nil },
-		func() (subject, error) { return rueidislockSubject(redisAddr) },
+		func() (subject, error) { return redsyncSubject(redisAddr, false), nil },
+		func() (subject, error) { return redislockSubject(redisAddr, false), nil },
+		func() (subject, error) { return rueidislockSubject(redisAddr, false) },
 	} {
 		s, err := open()
 		if err != nil {
@@ -68,6 +75,14 @@ func stopAll(subjects []subject) {
 	for _, s := range subjects {
 		s.stop()
 	}
+}
+
+func namesOf(subjects []subject) []string {
+	names := make([]string, len(subjects))
+	for i, s := range subjects {
+		names[i] = s.name
+	}
+	return names
 }
 
 // openClients opens n workers of a subject.

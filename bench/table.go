@@ -9,10 +9,13 @@ import (
 
 // row is one line of the result.
 type row struct {
-	what, subject, result string
-	vsBare, vsRaw         string // ratios, where they make sense
-	goal                  string // empty if none is set
-	missed                bool
+	What    string `json:"what"`
+	Subject string `json:"subject"`
+	Result  string `json:"result"`
+	VsBare  string `json:"vs_bare_handler,omitempty"` // ratios, where they make sense
+	VsRaw   string `json:"vs_raw,omitempty"`
+	Goal    string `json:"goal,omitempty"` // empty if none is set
+	Missed  bool   `json:"missed,omitempty"`
 }
 
 // writeTable writes rows as a Markdown table whose columns are aligned for
@@ -21,19 +24,19 @@ func writeTable(w io.Writer, rows []row) error {
 	lines := [][]string{{"what", "subject", "result", "× bare handler", "× raw go-redis", "goal", ""}}
 	last := ""
 	for _, r := range rows {
-		what := r.what
+		what := r.What
 		if what == last {
 			what = ""
 		}
-		last = r.what
+		last = r.What
 		verdict := ""
 		switch {
-		case r.missed:
+		case r.Missed:
 			verdict = "missed"
-		case r.goal != "":
+		case r.Goal != "":
 			verdict = "met"
 		}
-		lines = append(lines, []string{what, r.subject, r.result, r.vsBare, r.vsRaw, r.goal, verdict})
+		lines = append(lines, []string{what, r.Subject, r.Result, r.VsBare, r.VsRaw, r.Goal, verdict})
 	}
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
@@ -60,6 +63,9 @@ func writeTable(w io.Writer, rows []row) error {
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
+
+// fineMillis is millis for times around one.
+func fineMillis(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1e3) }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
