@@ -37,6 +37,37 @@ func TestALineEndsSoonAfterTheLongestWait(t *testing.T) {
 	}
 }
 
+// A sorted set that was emptied, and what was evicted, comes back without a time
+// to live.
+func TestALineThatIsWrittenAnewEndsToo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	mustAcquire(t, b, claimFor(testKey))
+	w := newWaiter(b, "p")
+	c := w.join(t, testKey)
+	for name, before := range map[string]func(){
+		"nothing":                   func() {},
+		"an eviction of the queue":  func() { server.Do("DEL", queueKey) },
+		"an eviction of the places": func() { server.Do("DEL", placeKey) },
+		"the death of all places": func() {
+			server.Do("DEL", queueKey)
+			server.Do("ZADD", queueKey, 1, "dead")
+		},
+	} {
+		before()
+		number := w.number
+		if _, held := w.ask(t, c); held == nil || w.number != number || held.QueueLength != 1 {
+			t.Errorf("after %s: number %d is told %+v, want to be alone in line", name, number, held)
+		}
+		for _, key := range []string{queueKey, placeKey} {
+			if left := server.PTTL(key); left < time.Minute || left > 2*time.Minute {
+				t.Errorf("after %s %s lives for %v, want some more than a minute", name, key, left)
+			}
+		}
+	}
+}
+
 func TestNothingIsWrittenThatLivesForEver(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -51,9 +51,11 @@ local function open_line(prefix, lock, now, turn)
   local head = before[1] -- who is first, as long as that is known
   local moved = false -- by this call, others have come nearer
   local woken = {} -- by this call
-  local width -- how many to wake, once it is known
-  local mine, own, last -- our place, its number while it is our turn, the last one given
+  local width -- how many to wake, once that is known
+  local mine, own -- our place, and its number while it is our turn
+  local last, known -- the greatest number that anybody has had, and whether it was stored
 
+  -- read returns what is stored of a place; without a number, there is none.
   local function read(text)
     local number, promise, ends, at, called = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
     return {
@@ -119,13 +121,13 @@ local function open_line(prefix, lock, now, turn)
     return type(receivers) == 'number' and receivers or -1
   end
 
-  -- outlast has the line live for longer than ms to come. It may be new.
+  -- outlast has the line live for longer than ms to come. Either key may be new
+  -- and without a time to live; if the queue is, nobody else waits.
   local function outlast(wait)
-    local left = call('PTTL', places)
-    if left >= wait + SLACK / 2 and before[1] then
+    if known and call('PTTL', queue) >= wait + SLACK / 2 then
       return
     end
-    left = string.format('%.0f', math.max(left, wait + SLACK))
+    local left = string.format('%.0f', math.max(call('PTTL', queue), wait + SLACK))
     call('PEXPIRE', queue, left)
     call('PEXPIRE', places, left)
   end
@@ -156,8 +158,9 @@ local function open_line(prefix, lock, now, turn)
 
   -- find reads our place, which has no number if there is none.
   local function find()
-    local fields = call('HMGET', places, 'at:' .. turn.process, 'last')
-    mine, last = read(fields[1]), math.max(tonumber(fields[2] or 0), turn.number, turn.rest)
+    local fields = call('HMGET', places, 'at:' .. turn.process, 'last', 'width')
+    mine, known, width = read(fields[1]), fields[2], tonumber(fields[3] or 1)
+    last = math.max(tonumber(known or 0), turn.number, turn.rest)
   end
 
   local line = {}
@@ -199,7 +202,8 @@ local function open_line(prefix, lock, now, turn)
     local index, most = 0, nil
     repeat
       local whose, place = living(index)
-      local behind = own and whose and (place.number > own or place.number == own and whose > turn.process)
+      local number = place and place.number or 0
+      local behind = own and (number > own or number == own and whose > turn.process)
       if not whose or index == 0 and behind then
         return index > 0
       elseif dead(place) or awaited(place) and not freed then
