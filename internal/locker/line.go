@@ -17,11 +17,13 @@ type waiter struct {
 	g      *grant
 	ends   Instant
 	number int64 // 0 until the store has given it one
+	rest   int64 // Turn.Rest of its last request
 
 	askAt    Instant // when it asks next without a hint
 	asking   bool    // a request for it is on its way: its own, or a hand-over
 	given    *handed // what a hand-over brought
 	hinted   Instant // when a hint came that it has not acted on yet; 0 for none
+	askBy    Instant // ask by then, whatever the request on its way brings; 0 for none
 	held     *HeldError
 	trouble  error // of the last request, if it brought neither a yes nor a no
 	failures int
@@ -113,6 +115,7 @@ func (l *Locker) turnLocked(w *waiter, now Instant) Turn {
 	}
 	// The last answer may come a store timeout after the end of the wait.
 	t.WaitLeft += l.cfg.StoreTimeout
+	w.rest = t.Rest
 	return t
 }
 
@@ -137,9 +140,7 @@ func (l *Locker) hear(h Hint) {
 	if h.Kind == HintListening {
 		// A wake-up may have been missed before: ask once more.
 		for _, at := range l.lines {
-			w := at.oldest()
-			w.askAt = min(w.askAt, now)
-			w.look()
+			at.oldest().askNoLaterThan(now)
 		}
 		return
 	}
@@ -156,6 +157,15 @@ func (l *Locker) hear(h Hint) {
 	} else {
 		l.observe.WokenUp()
 		w.hinted = now
+	}
+	w.askNoLaterThan(at)
+}
+
+// askNoLaterThan has the waiter follow a hint. The answer to a request that is
+// on its way may be older than the hint, and must not put it off.
+func (w *waiter) askNoLaterThan(at Instant) {
+	if w.asking && (w.askBy == 0 || at < w.askBy) {
+		w.askBy = at
 	}
 	if at < w.askAt {
 		w.askAt = at

@@ -145,6 +145,7 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 	w.asking = false
 	hinted := w.hinted
 	w.hinted = 0
+	defer w.follow(hinted, now)
 	l.answeredLocked(w.g, got.answer.Reading, got.err, now)
 	var held *HeldError
 	switch err := got.err; {
@@ -157,6 +158,9 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 			l.observe.HandedOver(now.Sub(hinted))
 		}
 		l.leaveLocked(w, now)
+		if next := l.lines[w.g.req.Key].oldest(); next != nil && (next.number == 0 || next.number != w.rest) {
+			next.askNoLaterThan(now) // it came too late to be left the place
+		}
 		st, err := l.grantLocked(ctx, w.g, got.answer, now)
 		return st, true, err
 	case errors.As(err, &held):
@@ -181,6 +185,18 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 		w.askAt = now.Add(w.pause())
 	}
 	return Status{}, false, nil
+}
+
+// follow has the waiter ask when it was told to while it was asking.
+func (w *waiter) follow(hinted, now Instant) {
+	if w.askBy == 0 {
+		return
+	}
+	w.askAt = min(w.askAt, w.askBy)
+	if w.askBy <= now {
+		w.hinted = hinted
+	}
+	w.askBy = 0
 }
 
 // renew has the waiter go on with a token that was never sent.

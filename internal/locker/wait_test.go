@@ -422,6 +422,70 @@ func TestAThousandWaitingPodsAskThirtyTimesASecondAtMost(t *testing.T) {
 	})
 }
 
+// The answer to an earlier request says "held", and is slower than the word that
+// the lock is free.
+func TestAWakeUpThatOvertakesAnAnswerIsFollowed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.sidecar("holder")
+		holder.take(want("k", 10*time.Second))
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		slowly := func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			defer time.Sleep(100 * time.Millisecond)
+			return w.store.AcquireInLine(ctx, c, turn)
+		}
+		s := w.sidecarOn("a", g, locker.Config{})
+		g.set(func(*gate) { g.ask = slowly })
+		next := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+		w.pass(50 * time.Millisecond)
+		released := w.now()
+		if err := holder.release("k"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-next; got.err != nil || got.at.Sub(released) > 150*time.Millisecond {
+			t.Errorf("granted after %v: %v", got.at.Sub(released), got.err)
+		}
+	})
+}
+
+// A grant gives up the place of the process if nobody else of it was known to
+// wait when the grant was asked for.
+func TestACallerThatComesAsThePlaceIsGivenUpIsNotForgotten(t *testing.T) {
+	for name, leaves := range map[string]bool{"released": false, "given back": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+				s := w.sidecarOn("a", g, locker.Config{})
+				s.take(want("k", 10*time.Second))
+				ctx, cancel := context.WithCancel(w.t.Context())
+				one := w.enter(s, ctx, waiting("k", time.Minute))
+				g.set(func(*gate) {
+					g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+						defer time.Sleep(100 * time.Millisecond)
+						return w.store.AcquireInLine(ctx, c, turn)
+					}
+				})
+				two := w.enter(s, w.t.Context(), waiting("k", time.Minute))
+				if leaves {
+					cancel()
+				}
+				defer cancel()
+				if err := s.release("k"); err != nil {
+					t.Fatal(err)
+				}
+				if got := <-one; got.err == nil {
+					if err := s.release("k"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				free := w.now()
+				if got := <-two; got.err != nil || got.at.Sub(free) > 250*time.Millisecond {
+					t.Errorf("granted after %v: %v", got.at.Sub(free), got.err)
+				}
+			})
+		})
+	}
+}
+
 func TestListeningEndsWhenNobodyWaitsAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder := w.sidecar("holder")
