@@ -14,6 +14,7 @@ import (
 type fakeLock struct {
 	taken  chan struct{} // holds an element while somebody has the lock
 	broken bool
+	polled bool // whoever has just released gets it again, if he wants
 }
 
 type fakeClient struct {
@@ -25,6 +26,14 @@ type fakeClient struct {
 func (c *fakeClient) Acquire(context.Context, string) error {
 	if c.lock.broken {
 		return nil
+	}
+	for c.lock.polled {
+		select {
+		case c.lock.taken <- struct{}{}:
+			return nil
+		default:
+			time.Sleep(5 * time.Millisecond) // of the test's clock
+		}
 	}
 	select {
 	case c.lock.taken <- struct{}{}:
@@ -89,7 +98,7 @@ func TestAContestCountsWhatIsGrantedWhileItIsLookedAt(t *testing.T) {
 func TestPoliteWorkersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := contest{warmUp: time.Millisecond, during: time.Second, hold: time.Millisecond, polite: true}
-		stints, err := c.compete(t.Context(), fakeClients(2, new(fakeLock)), "k", func() error { return nil })
+		stints, err := c.compete(t.Context(), fakeClients(2, &fakeLock{polled: true}), "k", func() error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
