@@ -75,13 +75,14 @@ func (p *pod) crash() {
 
 // modelHold is a grant that was reported and not given back.
 type modelHold struct {
-	pod    *pod
-	owner  string
-	fence  locker.Fence
-	ttl    time.Duration
-	from   locker.Instant // when it was reported
-	until  locker.Instant // as last reported
-	forgot locker.Instant // when the store lost it; 0 for not
+	pod     *pod
+	owner   string
+	fence   locker.Fence
+	ttl     time.Duration
+	from    locker.Instant // when it was reported
+	until   locker.Instant // as last reported
+	forgot  locker.Instant // when the store lost it; 0 for not
+	settled locker.Instant // an earlier PATCH cannot be executed any more
 }
 
 // modelKey is what the reference model knows of a key: who was told to hold
