@@ -193,7 +193,7 @@ func (m *machine) patch(t *rapid.T) {
 	switch {
 	case err == nil:
 		h.ttl, h.until = ttl, st.ValidUntil
-		if st.TTL != ttl || st.ValidUntil > full || certain && unbounded && st.ValidUntil != full {
+		if st.TTL != ttl || certain && (st.ValidUntil > full || unbounded && st.ValidUntil != full) {
 			t.Fatalf("PATCH to %v: TTL %v, valid for %v", ttl, st.TTL, st.ValidFor)
 		}
 	case certain:
