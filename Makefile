@@ -76,9 +76,9 @@ soak: ## run the soak tests at length: LOCKSIDECAR_SOAK_HOURS=240 of virtual tim
 mutants: ## prove the tests: each of many one-line mistakes must turn them red
 	go test -tags mutants -count=1 -timeout=60m -v ./internal/mutants
 
-bench: build ## measure against the peers and print the table
+bench: build ## measure against the peers; writes the table into the README and draws the charts
 	@tools/need redis-server redis-server
-	cd bench && go run .
+	cd bench && go run . -json ../bin/bench.json -charts ../docs -readme ../README.md
 
 image: ## build the container image from a binary compiled here; pulls nothing
 	@IMAGE='$(IMAGE)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' tools/image
