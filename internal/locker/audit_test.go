@@ -2,6 +2,7 @@ package locker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -11,15 +12,19 @@ import (
 )
 
 // wire stands between a Locker and its faults. It fails the test if the Locker
-// sends what it must not: a renewal of a lease that is over or given back.
+// sends what it must not: a renewal of a lease that is over or given back, or a
+// claim that is on its way already, or was granted.
 type wire struct {
 	*lockertest.Faulty
-	t   *testing.T
-	now locker.Clock
+	queue locker.Queue // the same faults, for those who wait
+	t     *testing.T
+	now   locker.Clock
 
 	mu     sync.Mutex
 	leases map[locker.Token]*lease
 }
+
+var _ locker.Queue = (*wire)(nil)
 
 // lease is what the wire reckons by itself. Where a minimum hold makes the
 // store keep the key for longer, it reckons with that.
@@ -27,33 +32,94 @@ type lease struct {
 	asked      locker.Instant // of the first request that may have been granted
 	keep       time.Duration  // as asked for by it
 	inDoubt    bool
+	lateUntil  locker.Instant // until then a request that was not answered may be executed
 	validUntil locker.Instant
 	givenBack  locker.Instant // 0 for not yet
+	asking     bool           // a claim with the token is on its way
 }
 
+// newWire returns a wire whose store keeps a line.
 func newWire(t *testing.T, now locker.Clock, faulty *lockertest.Faulty) *wire {
-	return &wire{Faulty: faulty, t: t, now: now, leases: make(map[locker.Token]*lease)}
+	return &wire{Faulty: faulty, queue: faulty.Backend().(locker.Queue), t: t, now: now, leases: make(map[locker.Token]*lease)}
 }
 
 func (w *wire) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
-	w.mu.Lock()
-	if w.leases[c.Token] == nil {
-		w.leases[c.Token] = new(lease)
-	}
-	e := w.leases[c.Token]
-	if !e.inDoubt {
-		e.asked, e.keep = w.now(), c.Keep
-	}
-	w.mu.Unlock()
+	sent := w.asking(c)
 	answer, err := w.Faulty.Acquire(ctx, c)
+	w.answered(c, sent, err)
+	return answer, err
+}
+
+func (w *wire) AcquireInLine(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+	if turn.WaitLeft <= 0 || turn.Process == "" {
+		w.t.Errorf("a caller is in line for %q that waits for %v: %+v", c.Key, turn.WaitLeft, turn)
+	}
+	sent := w.asking(c)
+	answer, err := w.queue.AcquireInLine(ctx, c, turn)
+	w.answered(c, sent, err)
+	return answer, err
+}
+
+func (w *wire) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim, turn locker.Turn) (locker.Verdict, locker.Grant, error) {
+	if s.Key != c.Key || s.Token == c.Token || s.Keep > 0 {
+		w.t.Errorf("%q is handed over as %q, to be kept for %v", s.Key, c.Key, s.Keep)
+	}
+	w.givingBack(s)
+	sent := w.asking(c)
+	verdict, answer, err := w.queue.HandOver(ctx, s, c, turn)
+	w.answered(c, sent, err)
+	return verdict, answer, err
+}
+
+func (w *wire) Leave(ctx context.Context, key locker.Key, turn locker.Turn) error {
+	return w.queue.Leave(ctx, key, turn)
+}
+
+func (w *wire) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
+	w.queue.Listen(ctx, process, hear)
+}
+
+// asking takes in that a claim is about to be sent.
+func (w *wire) asking(c locker.Claim) (sent locker.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
-		e.validUntil = e.asked.Add(e.keep - locker.DriftMargin(e.keep))
-	} else if !locker.CertainNo(err) {
-		e.inDoubt = true
+	sent = w.now()
+	e := w.leases[c.Token]
+	if e == nil {
+		e = new(lease)
+		w.leases[c.Token] = e
 	}
-	return answer, err
+	switch {
+	case e.asking:
+		w.t.Errorf("claim of %q sent while the same is on its way", c.Key)
+	case e.validUntil != 0:
+		w.t.Errorf("claim of %q sent again though it was granted", c.Key)
+	case e.givenBack != 0 && sent > e.givenBack:
+		w.t.Errorf("claim of %q sent %v after it was given back", c.Key, sent.Sub(e.givenBack))
+	case c.NotAfter > sent.Add(storeTimeout):
+		w.t.Errorf("claim of %q may be executed %v after it was sent", c.Key, c.NotAfter.Sub(sent))
+	}
+	e.asking = true
+	if !e.inDoubt {
+		e.asked, e.keep = sent, c.Keep
+	}
+	return sent
+}
+
+// answered takes in the answer to a claim.
+func (w *wire) answered(c locker.Claim, sent locker.Instant, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.leases[c.Token]
+	e.asking = false
+	switch {
+	case err == nil:
+		e.validUntil = e.asked.Add(e.keep - locker.DriftMargin(e.keep))
+	case !locker.CertainNo(err):
+		e.inDoubt, e.lateUntil = true, max(e.lateUntil, c.NotAfter)
+	case errors.As(err, new(*locker.HeldError)) && sent > e.lateUntil:
+		e.inDoubt = false
+	}
 }
 
 func (w *wire) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
@@ -85,31 +151,48 @@ func (w *wire) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Ve
 }
 
 func (w *wire) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
+	w.givingBack(surrenders...)
+	return w.Faulty.Release(ctx, surrenders)
+}
+
+func (w *wire) givingBack(surrenders ...locker.Surrender) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, s := range surrenders {
 		if e := w.leases[s.Token]; e != nil && e.givenBack == 0 {
 			e.givenBack = w.now()
 		}
 	}
-	w.mu.Unlock()
-	return w.Faulty.Release(ctx, surrenders)
 }
 
 // fenceAudit stands before the store, behind all faults, and fails the test if
-// a grant is executed whose fence does not rise.
+// a grant is executed whose fence does not rise. It counts who listens.
 type fenceAudit struct {
-	locker.Backend
-	t *testing.T
+	locker.Queue
+	store locker.Backend
+	t     *testing.T
 
-	mu      sync.Mutex
-	highest map[locker.Key]locker.Fence
-	granted map[locker.Token]locker.Fence
-	down    bool
+	// seen, if set, is told of the answer to every claim, in the order in
+	// which the store gives them.
+	seen func(c locker.Claim, err error)
+
+	mu        sync.Mutex
+	highest   map[locker.Key]locker.Fence
+	granted   map[locker.Token]locker.Fence
+	handed    int
+	listening int
+	down      bool
 }
 
-func newFenceAudit(t *testing.T, store locker.Backend) *fenceAudit {
+// queueing is a backend that keeps a line.
+type queueing interface {
+	locker.Backend
+	locker.Queue
+}
+
+func newFenceAudit(t *testing.T, store queueing) *fenceAudit {
 	return &fenceAudit{
-		Backend: store, t: t,
+		Queue: store, store: store, t: t,
 		highest: make(map[locker.Key]locker.Fence), granted: make(map[locker.Token]locker.Fence),
 	}
 }
@@ -121,13 +204,64 @@ func (a *fenceAudit) setDown(down bool) {
 	a.down = down
 }
 
-func (a *fenceAudit) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+// counts returns how often a lock was handed over, and how many listen.
+func (a *fenceAudit) counts() (handed, listening int) {
 	a.mu.Lock()
-	defer a.mu.Unlock() // held for the call, so that grants are seen in their order
+	defer a.mu.Unlock()
+	return a.handed, a.listening
+}
+
+func (a *fenceAudit) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+	return a.judge(c, func() (locker.Grant, error) { return a.store.Acquire(ctx, c) })
+}
+
+func (a *fenceAudit) AcquireInLine(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+	return a.judge(c, func() (locker.Grant, error) { return a.Queue.AcquireInLine(ctx, c, turn) })
+}
+
+func (a *fenceAudit) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim, turn locker.Turn) (locker.Verdict, locker.Grant, error) {
+	verdict := locker.Verdict{Err: errDown}
+	answer, err := a.judge(c, func() (answer locker.Grant, err error) {
+		verdict, answer, err = a.Queue.HandOver(ctx, s, c, turn)
+		if err == nil && verdict.Err == nil {
+			a.handed++
+		}
+		return answer, err
+	})
+	return verdict, answer, err
+}
+
+func (a *fenceAudit) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
+	return a.store.Renew(ctx, renewals)
+}
+
+func (a *fenceAudit) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
+	return a.store.Release(ctx, surrenders)
+}
+
+func (a *fenceAudit) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
+	count := func(by int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.listening += by
+	}
+	count(1)
+	defer count(-1)
+	a.Queue.Listen(ctx, process, hear)
+}
+
+// judge executes a claim. It lets one at a time pass, so that grants are seen
+// in their order.
+func (a *fenceAudit) judge(c locker.Claim, execute func() (locker.Grant, error)) (locker.Grant, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.down {
 		return locker.Grant{}, errDown
 	}
-	answer, err := a.Backend.Acquire(ctx, c)
+	answer, err := execute()
+	if a.seen != nil {
+		a.seen(c, err)
+	}
 	if err != nil || a.granted[c.Token] == answer.Fence {
 		return answer, err
 	}

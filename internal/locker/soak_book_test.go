@@ -57,6 +57,9 @@ func (b *book) check(s *soak) {
 // hold is one worker's view of its grant: what it was told so far.
 type hold struct {
 	*worker
+	id      locker.GrantID
+	cleared bool // the connection over which it was told has closed
+
 	key    locker.Key
 	fence  locker.Fence
 	from   locker.Instant
@@ -67,7 +70,11 @@ type hold struct {
 
 // told takes in a report that the lock is held, and judges it.
 func (h *hold) told(st locker.Status) {
-	now := h.now()
+	now := h.world.now()
+	_, left, _ := h.store.Value(h.key)
+	if h.at.letGo(h.cleared) != 0 {
+		return // it may have been dropped since
+	}
 	switch {
 	case st.Fence != h.fence:
 		h.t.Errorf("%s holds fence %d and is told %d", h.name, h.fence, st.Fence)
@@ -76,11 +83,11 @@ func (h *hold) told(st locker.Status) {
 	}
 	h.maxTTL = max(h.maxTTL, st.TTL)
 	h.until = st.ValidUntil
-	if !h.soak.book.wipedWithin(h.from.Add(-storeTimeout), now) {
-		if _, left, _ := h.store.Value(h.key); left < st.ValidFor {
+	if !h.book.wipedWithin(h.from.Add(-storeTimeout), now) {
+		if left < st.ValidFor {
 			h.t.Errorf("%s is told that it holds %q for %v, the store keeps it for %v", h.name, h.key, st.ValidFor, left)
 		}
-	} else if w := h.soak.book.firstWipe(h.from, now); w != 0 && st.ValidUntil > w.Add(h.maxTTL) {
+	} else if w := h.book.firstWipe(h.from, now); w != 0 && st.ValidUntil > w.Add(h.maxTTL) {
 		h.t.Errorf("%s was renewed though the store had lost the lock", h.name)
 	}
 }
@@ -96,15 +103,22 @@ func (b *book) firstWipe(from, to locker.Instant) locker.Instant {
 	return 0
 }
 
-// ends records the hold: from now on the worker counts on nothing.
+// ends records the hold: from now on the worker counts on nothing. If it is the
+// sidecar that has died, the worker counts on what it was told last.
 func (h *hold) ends() {
 	if h.over {
 		return
 	}
 	h.over = true
-	h.soak.book.holds.Record(lockertest.Hold{
-		Key: h.key, Holder: h.name, Fence: h.fence, From: h.from, Until: min(h.until, h.now()),
-	})
+	until := h.until
+	if !h.at.isDead() {
+		until = min(until, h.world.now())
+	}
+	if end := h.at.letGo(h.cleared); end != 0 {
+		until = min(until, end)
+	}
+	h.clear()
+	h.book.holds.Record(lockertest.Hold{Key: h.key, Holder: h.name, Fence: h.fence, From: h.from, Until: until})
 }
 
 // tally counts outcomes, to see that a soak has met them all.

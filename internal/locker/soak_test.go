@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
-	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
 )
 
 const (
-	soakSidecars = 4
-	soakWorkers  = 4 // of each sidecar
-	soakMaxTTL   = 20 * time.Second
+	soakSlots   = 4 // for sidecars
+	soakWorkers = 4 // of each sidecar
+	soakMaxTTL  = 20 * time.Second
+	soakMaxWait = 20 * time.Second
 
 	// faultShare of all calls to the store meet a fault of some kind.
 	faultShare = 0.25
@@ -32,54 +32,41 @@ const (
 var soakKeys = []locker.Key{"cron/report", "leader", "déjà-vu"}
 
 // soak is one long run of sidecars with many workers on few keys, behind a
-// store that fails all the time.
+// store that fails all the time. Sidecars crash and are replaced.
 type soak struct {
 	*world
-	seed     uint64
-	wipes    bool
-	audit    *fenceAudit
-	sidecars []*soaked
-	book     book
-	workers  sync.WaitGroup
-	tally    tally
+	seed    uint64
+	wipes   bool
+	audit   *fenceAudit
+	slots   []*slot
+	book    book
+	running sync.WaitGroup
+	tally   tally
 }
 
-// soaked is one sidecar of a soak.
-type soaked struct {
-	*sidecar
-	faults *lockertest.Faulty
-
-	mu      sync.Mutex
-	outage  outage
-	outages int
+func TestSoakNeverTwoValidHolders(t *testing.T) {
+	soakFor(t, 12, func(s *soak, length time.Duration) { s.run(length) })
 }
-
-// outage is what befalls all calls of a sidecar for a while.
-type outage int
-
-const (
-	none outage = iota
-	cut         // nothing reaches the store
-	deaf        // everything does, and no reply comes back
-)
-
-func TestSoakNeverTwoValidHolders(t *testing.T) { soakFor(t, false) }
 
 // A store that loses its data gives locks away that are held. What still holds
 // is that fences rise, and that no lease outlives the loss by renewal.
-func TestSoakStoreThatLosesItsData(t *testing.T) { soakFor(t, true) }
+func TestSoakStoreThatLosesItsData(t *testing.T) {
+	soakFor(t, 6, func(s *soak, length time.Duration) {
+		s.wipes = true
+		s.run(length)
+	})
+}
 
-// soakFor runs half a virtual day, an hour in short mode, or
+// soakFor runs so many virtual hours, a twelfth of it in short mode, or
 // LOCKSIDECAR_SOAK_HOURS.
 // LOCKSIDECAR_SOAK_SEED repeats the choices of an earlier run; goroutines that
 // wake at the same instant may still go in another order.
-func soakFor(t *testing.T, wipes bool) {
+func soakFor(t *testing.T, hours float64, run func(*soak, time.Duration)) {
 	t.Parallel()
-	length := "12"
 	if testing.Short() {
-		length = "1"
+		hours /= 12
 	}
-	hours, err := strconv.ParseFloat(envOr("LOCKSIDECAR_SOAK_HOURS", length), 64)
+	hours, err := strconv.ParseFloat(envOr("LOCKSIDECAR_SOAK_HOURS", fmt.Sprint(hours)), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +76,7 @@ func soakFor(t *testing.T, wipes bool) {
 	}
 	t.Logf("LOCKSIDECAR_SOAK_SEED=%d", seed)
 	inWorld(t, func(w *world) {
-		s := &soak{world: w, seed: seed, wipes: wipes}
-		s.run(time.Duration(hours * float64(time.Hour)))
+		run(&soak{world: w, seed: seed}, time.Duration(hours*float64(time.Hour)))
 	})
 }
 
@@ -109,67 +95,22 @@ func (s *soak) run(length time.Duration) {
 	s.store = memory.New(memory.Config{Now: s.now, Wall: func() time.Time { return time.Now().Add(-back.get()) }})
 	s.audit = newFenceAudit(s.t, s.store)
 	end := s.now().Add(length)
-	for i := range uint64(soakSidecars) {
-		c := &soaked{}
-		c.faults = lockertest.NewFaulty(s.audit, c.plan(s.random(100+i), s.seed+i))
-		c.sidecar = s.sidecarOn(fmt.Sprintf("pod-%d", i), newWire(s.t, s.now, c.faults), locker.Config{})
-		s.sidecars = append(s.sidecars, c)
-		s.workers.Go(func() { c.suffer(s.world, s.random(200+i), end) })
+	for i := range uint64(soakSlots) {
+		at := &slot{soak: s, name: fmt.Sprintf("pod-%d", i), random: s.random(100 + i)}
+		s.slots = append(s.slots, at)
+		s.running.Go(func() { at.live(end) })
 		for j := range uint64(soakWorkers) {
-			name := fmt.Sprintf("pod-%d/worker-%d", i, j)
-			wk := &worker{soak: s, at: c, name: name, random: s.random(1000 + 100*i + j)}
-			s.workers.Go(func() { wk.live(end) })
+			wk := &worker{slot: at, name: fmt.Sprintf("%s/worker-%d", at.name, j), random: s.random(1000 + 100*i + j)}
+			s.running.Go(func() { wk.live(end) })
 		}
 	}
 	if s.wipes {
-		s.workers.Go(func() { s.wipe(s.random(1), &back, end) })
+		s.running.Go(func() { s.wipe(s.random(1), &back, end) })
 	}
-	s.workers.Wait()
+	s.running.Wait()
 	s.settle()
 	s.book.check(s)
 	s.report(length)
-}
-
-// plan makes a sidecar's calls fail.
-func (c *soaked) plan(random *rand.Rand, seed uint64) lockertest.Plan {
-	chaos := lockertest.Chaos(seed, faultShare, faultDelay)
-	return func(call lockertest.Call) lockertest.Fault {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		switch c.outage {
-		case cut:
-			return lockertest.Fault{Refuse: errBroken}
-		case deaf:
-			return lockertest.Fault{LoseReply: true, RequestDelay: time.Duration(random.Int64N(int64(faultDelay)))}
-		}
-		fault := chaos(call)
-		if call.Op == lockertest.OpRenew {
-			// The bytes twice in a row, as a proxy may send them. That a
-			// renewal comes again after later ones have been answered is not
-			// something a connection can do.
-			fault.DuplicateDelay = 0
-		}
-		return fault
-	}
-}
-
-// suffer has an outage begin now and then, long enough to lose leases.
-func (c *soaked) suffer(w *world, random *rand.Rand, end locker.Instant) {
-	for w.now() < end {
-		time.Sleep(time.Duration(random.Int64N(int64(4 * time.Minute))))
-		c.set(outage(1 + random.IntN(2)))
-		time.Sleep(time.Duration(random.Int64N(int64(soakMaxTTL + 2*time.Second))))
-		c.set(none)
-	}
-}
-
-func (c *soaked) set(o outage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outage = o
-	if o != none {
-		c.outages++
-	}
 }
 
 // wipe has the store come back empty now and then, with its clock set back.
@@ -188,22 +129,29 @@ func (s *soak) wipe(random *rand.Rand, back *skew, end locker.Instant) {
 
 // settle ends all faults and checks that nothing is left, anywhere.
 func (s *soak) settle() {
-	for _, c := range s.sidecars {
-		c.faults.SetPlan(nil)
+	for _, at := range s.slots {
+		at.now().faults.SetPlan(nil)
 	}
 	s.pass(2 * faultDelay)
-	for _, c := range s.sidecars {
-		c.ReleaseWhere(context.Background(), "", true)
+	for _, at := range s.slots {
+		at.now().ReleaseWhere(context.Background(), "", true)
 	}
 	s.pass(2 * soakMaxTTL)
 	for _, key := range soakKeys {
 		if _, left, taken := s.store.Value(key); taken {
 			s.t.Errorf("%q is still taken, for another %v", key, left)
 		}
+		if left := s.store.LineTTL(key); left != 0 {
+			s.t.Errorf("the line for %q is still there, for another %v", key, left)
+		}
+	}
+	if _, listening := s.audit.counts(); listening != 0 {
+		s.t.Errorf("%d still listen", listening)
 	}
 	s.pass(10 * time.Minute)
-	before := s.calls()
-	for _, c := range s.sidecars {
+	before := s.total().calls
+	for _, at := range s.slots {
+		c := at.now()
 		if n := c.Residue(); n != 0 {
 			s.t.Errorf("%d things are left in the table", n)
 		}
@@ -215,36 +163,48 @@ func (s *soak) settle() {
 		}
 	}
 	s.pass(time.Hour)
-	if after := s.calls(); after != before {
+	if after := s.total().calls; after != before {
 		s.t.Errorf("%d calls to the store though there is nothing to do", after-before)
 	}
-	for _, c := range s.sidecars {
-		c.stop()
-		c.faults.Close()
-		if strings.Contains(c.log.String(), "ls1/") {
-			s.t.Error("a token is in the log")
+	for _, at := range s.slots {
+		for _, c := range at.lives {
+			c.stop()
+			c.faults.Close()
+			if strings.Contains(c.log.String(), "ls1/") {
+				s.t.Error("a token is in the log")
+			}
 		}
 	}
 	synctest.Wait()
 }
 
-func (s *soak) calls() (calls int) {
-	for _, c := range s.sidecars {
-		n, _ := c.faults.Counts()
-		calls += n
+// totals is what happened to all sidecars together.
+type totals struct{ calls, faults, outages, sidecars, woken, polled int }
+
+func (s *soak) total() (t totals) {
+	for _, at := range s.slots {
+		for _, c := range at.lives {
+			calls, faults := c.faults.Counts()
+			t.calls += calls
+			t.faults += faults
+			t.outages += c.outages
+			t.sidecars++
+			c.seen.do(func() {
+				t.woken += c.seen.woken
+				t.polled += c.seen.polled
+			})
+		}
 	}
-	return calls
+	return t
 }
 
 func (s *soak) report(length time.Duration) {
-	calls, faults, outages := 0, 0, 0
-	for _, c := range s.sidecars {
-		n, f := c.faults.Counts()
-		calls, faults, outages = calls+n, faults+f, outages+c.outages
-	}
-	s.t.Logf("%v: %d calls to the store, %d with a fault, %d outages, %d holds swept, %d wipes; outcomes %v",
-		length, calls, faults, outages, s.book.holds.Holds(), len(s.book.wipes), s.tally.String())
-	if s.book.holds.Holds() == 0 || faults < calls/8 {
-		s.t.Error("the run shows nothing: no holds, or hardly a fault")
+	total := s.total()
+	handed, _ := s.audit.counts()
+	s.t.Logf("%v: %d sidecars, %d calls to the store, %d with a fault, %d outages, %d holds swept, %d wipes; %d woken, %d polls, %d handed over; outcomes %v",
+		length, total.sidecars, total.calls, total.faults, total.outages, s.book.holds.Holds(), len(s.book.wipes),
+		total.woken, total.polled, handed, s.tally.String())
+	if s.book.holds.Holds() == 0 || total.faults < total.calls/8 || total.woken == 0 || handed == 0 {
+		s.t.Error("the run shows nothing: no holds, no hints, or hardly a fault")
 	}
 }

@@ -14,32 +14,37 @@ import (
 // worker is one client of a sidecar. It takes locks, tends them and gives them
 // back, with a random mind, and records what it is told.
 type worker struct {
-	*soak
-	at     *soaked
+	*slot
+	at     *soaked // this turn's
 	name   string
 	random *rand.Rand
 	asked  int
 }
 
 func (w *worker) live(end locker.Instant) {
-	for w.now() < end {
+	for w.world.now() < end {
 		w.pause(30 * time.Second)
-		w.turn()
+		if w.at = w.slot.now(); w.at != nil {
+			w.turn()
+		}
 	}
 }
 
-func (w *worker) pause(most time.Duration) {
-	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
+func (w *worker) pause(most time.Duration) { time.Sleep(w.upTo(most)) }
+
+func (w *worker) upTo(most time.Duration) time.Duration {
+	return time.Duration(w.random.Int64N(int64(most)))
 }
 
 func (w *worker) chance(share float64) bool { return w.random.Float64() < share }
 
-// timed fails the test if a request is answered too late.
-func (w *worker) timed(what string, request func()) {
-	began := w.now()
+// timed fails the test if a request is answered too late. A caller that waits
+// stays until a given instant; for others that is over already.
+func (w *worker) timed(what string, stays locker.Instant, request func()) {
+	began := w.world.now()
 	request()
-	if took := w.now().Sub(began); took > storeTimeout {
-		w.t.Errorf("%s: %s took %v", w.name, what, took)
+	if late := w.world.now().Sub(w.at.mustAnswer(began, stays)); late > 0 {
+		w.t.Errorf("%s: %s took %v, which is %v too long", w.name, what, w.world.now().Sub(began), late)
 	}
 }
 
@@ -51,6 +56,9 @@ func (w *worker) request() locker.Request {
 	}
 	if w.chance(0.7) {
 		r.Owner = w.name
+	}
+	if w.chance(0.5) {
+		r.Wait = 200*time.Millisecond + w.upTo(soakMaxWait-200*time.Millisecond)
 	}
 	if w.chance(0.15) {
 		r.MaxHold = time.Duration(w.random.Int64N(int64(15 * time.Second)))
@@ -68,13 +76,16 @@ func (w *worker) ttl() time.Duration {
 // turn takes one lock, if it can.
 func (w *worker) turn() {
 	r := w.request()
-	ctx, leave := context.WithCancel(context.Background())
-	if w.chance(0.1) {
-		ctx, leave = context.WithTimeout(ctx, time.Duration(w.random.Int64N(int64(200*time.Millisecond))))
+	ctx, leave := context.WithCancel(w.at.alive)
+	stays := w.world.now().Add(r.Wait)
+	if w.chance(0.15) {
+		stay := w.upTo(max(200*time.Millisecond, r.Wait))
+		stays = min(stays, w.world.now().Add(stay))
+		ctx, leave = context.WithTimeout(ctx, stay)
 	}
 	defer leave()
-	st, answers := w.post(ctx, r)
-	if answers == 0 {
+	st, answers := w.post(ctx, stays, r)
+	if answers == 0 || w.at.isDead() {
 		return
 	}
 	if answers == 1 && w.chance(0.1) {
@@ -82,17 +93,27 @@ func (w *worker) turn() {
 		w.tally.add("POST undelivered")
 		return
 	}
-	h := &hold{worker: w, key: r.Key, fence: st.Fence, from: w.now()}
+	h := &hold{worker: w, id: st.ID, key: r.Key, fence: st.Fence, from: w.world.now()}
 	h.told(st)
-	w.at.Cleared(st.ID)
+	if w.chance(0.7) {
+		h.clear()
+	}
 	h.tend(r)
 	h.finish(r)
+}
+
+// clear closes the connection over which the grant was told.
+func (h *hold) clear() {
+	if !h.cleared {
+		h.cleared = true
+		h.at.Cleared(h.id)
+	}
 }
 
 // post asks for the lock, now and then twice at once, as a client does that
 // repeats a request which it believes lost. It returns how many answers told of
 // the grant.
-func (w *worker) post(ctx context.Context, r locker.Request) (st locker.Status, told int) {
+func (w *worker) post(ctx context.Context, stays locker.Instant, r locker.Request) (st locker.Status, told int) {
 	type answer struct {
 		st       locker.Status
 		repeated bool
@@ -102,8 +123,12 @@ func (w *worker) post(ctx context.Context, r locker.Request) (st locker.Status, 
 	if r.Owner != "" && w.chance(0.1) {
 		answers = make([]answer, 2)
 	}
+	kind := "POST "
+	if r.Wait > 0 {
+		kind = "wait "
+	}
 	var asking sync.WaitGroup
-	w.timed("POST", func() {
+	w.timed("POST", stays, func() {
 		for i := range answers {
 			asking.Go(func() {
 				a := &answers[i]
@@ -113,7 +138,7 @@ func (w *worker) post(ctx context.Context, r locker.Request) (st locker.Status, 
 		asking.Wait()
 	})
 	for _, a := range answers {
-		w.tally.add("POST " + w.outcome(a.repeated, a.err))
+		w.tally.add(kind + w.outcome(r, a.repeated, a.err))
 		switch {
 		case a.err != nil:
 			continue
@@ -127,7 +152,7 @@ func (w *worker) post(ctx context.Context, r locker.Request) (st locker.Status, 
 		told++
 	}
 	// It is told at the instant of the later answer.
-	if st.ValidFor = st.ValidUntil.Sub(w.now()); told > 0 && st.ValidFor <= 0 {
+	if st.ValidFor = st.ValidUntil.Sub(w.world.now()); told > 0 && st.ValidFor <= 0 {
 		w.t.Errorf("%s is told that it holds %q once that is over", w.name, r.Key)
 	}
 	return st, told
@@ -135,7 +160,7 @@ func (w *worker) post(ctx context.Context, r locker.Request) (st locker.Status, 
 
 // outcome names an answer, and fails the test if it is none that a request may
 // have here.
-func (w *worker) outcome(repeated bool, err error) string {
+func (w *worker) outcome(r locker.Request, repeated bool, err error) string {
 	var held *locker.HeldError
 	var store *locker.StoreError
 	switch {
@@ -143,8 +168,15 @@ func (w *worker) outcome(repeated bool, err error) string {
 		return "repeated"
 	case err == nil:
 		return "granted"
-	case errors.As(err, &held):
+	case errors.As(err, &held) && held.TimedOut == (r.Wait > 0):
+		if held.Queued && r.Wait == 0 {
+			return "queued"
+		}
 		return "held"
+	case errors.Is(err, locker.ErrDraining), errors.Is(err, locker.ErrShuttingDown):
+		if w.at.Draining() {
+			return "refused"
+		}
 	case errors.As(err, &store) && store.Certain:
 		return "failed"
 	case errors.Is(err, locker.ErrAcquireUnresolved):
@@ -163,6 +195,9 @@ func (w *worker) outcome(repeated bool, err error) string {
 func (h *hold) tend(r locker.Request) {
 	for range h.random.IntN(6) {
 		h.pause(3 * time.Second)
+		if h.leaves() {
+			return
+		}
 		switch h.random.IntN(8) {
 		case 0, 1:
 			h.patch()
@@ -180,6 +215,16 @@ func (h *hold) tend(r locker.Request) {
 }
 
 func (h *hold) handle() locker.Handle { return locker.Handle{Fence: h.fence} }
+
+// leaves tells whether the sidecar or the worker has ended meanwhile.
+func (h *hold) leaves() bool {
+	if !h.at.isDead() && h.at.letGo(h.cleared) == 0 {
+		return false
+	}
+	h.tally.add("ended with its pod")
+	h.ends()
+	return true
+}
 
 func (h *hold) get() {
 	st, err := h.at.Get(h.key, h.handle())
@@ -205,10 +250,10 @@ func (h *hold) patch() {
 		note := "patched"
 		c.Note = &note
 	}
-	sent := h.now()
+	sent := h.world.now()
 	var st locker.Status
 	var err error
-	h.timed("PATCH", func() { st, err = h.at.Extend(context.Background(), h.key, h.handle(), c) })
+	h.timed("PATCH", sent, func() { st, err = h.at.Extend(context.Background(), h.key, h.handle(), c) })
 	var store *locker.StoreError
 	switch {
 	case err == nil:
@@ -239,6 +284,9 @@ func (h *hold) repeat(r locker.Request) {
 	}
 	st, repeated, err := h.at.Acquire(context.Background(), r)
 	if err != nil || !repeated {
+		if h.leaves() {
+			return
+		}
 		h.t.Errorf("%s holds %q and repeats its request: repeated %v, %v", h.name, h.key, repeated, err)
 		return
 	}
@@ -253,26 +301,28 @@ func (h *hold) trespass(r locker.Request) {
 	if !errors.Is(err, locker.ErrOwnerMismatch) && !errors.Is(err, locker.ErrNotHeld) {
 		h.t.Errorf("a stranger's release of %q: %v", h.key, err)
 	}
-	r.Owner = "nobody"
-	r.TTL = time.Second
+	r.Owner, r.TTL, r.Wait = "nobody", time.Second, 0
 	if _, err := h.at.Get(h.key, h.handle()); err != nil {
 		h.lost("GET", err)
 		return
 	}
-	if err := h.at.tryTake(r); !errors.As(err, new(*locker.HeldError)) {
+	if err := h.at.tryTake(r); !errors.As(err, new(*locker.HeldError)) && !h.leaves() {
 		h.t.Errorf("a stranger's request for %q: %v", h.key, err)
 	}
 }
 
 // lost takes in that the lock is not held any more.
 func (h *hold) lost(what string, err error) {
+	if h.leaves() {
+		return
+	}
 	var lost *locker.LostError
 	if !errors.As(err, &lost) || lost.Fence != h.fence {
 		h.t.Errorf("%s holds fence %d of %q; %s: %v", h.name, h.fence, h.key, what, err)
 	} else {
 		h.tally.add(what + " lost, " + string(lost.Cause))
 		byStore := lost.Cause == locker.CauseGone || lost.Cause == locker.CauseTaken
-		if byStore && !h.soak.book.wipedWithin(h.from.Add(-storeTimeout), h.now()) {
+		if byStore && !h.book.wipedWithin(h.from.Add(-storeTimeout), h.world.now()) {
 			h.t.Errorf("%s lost %q: %v, though the store has lost nothing", h.name, h.key, lost.Cause)
 		}
 	}
@@ -281,14 +331,16 @@ func (h *hold) lost(what string, err error) {
 
 // finish gives the lock back, or leaves it to end by itself.
 func (h *hold) finish(r locker.Request) {
-	if h.over {
+	if h.over || h.leaves() {
 		return
 	}
 	if !r.Renew && h.chance(0.3) {
 		h.tally.add("left to expire")
 		for !h.over {
 			h.pause(5 * time.Second)
-			h.get()
+			if !h.leaves() {
+				h.get()
+			}
 		}
 		return
 	}
@@ -311,7 +363,7 @@ func (h *hold) finish(r locker.Request) {
 func (h *hold) delete() (again bool) {
 	var err error
 	options := locker.ReleaseOptions{SkipMinHold: h.chance(0.5)}
-	h.timed("DELETE", func() { err = h.at.Release(context.Background(), h.key, h.handle(), options) })
+	h.timed("DELETE", h.world.now(), func() { err = h.at.Release(context.Background(), h.key, h.handle(), options) })
 	var open *locker.UnconfirmedError
 	var lost *locker.LostError
 	switch {
@@ -322,6 +374,7 @@ func (h *hold) delete() (again bool) {
 		return true
 	case errors.As(err, &lost):
 		h.lost("DELETE", err)
+	case h.at.isDead() || h.at.letGo(h.cleared) != 0:
 	default:
 		// It ended before, and that was forgotten when the owner asked anew:
 		// only an owner that has let go may hear this.
