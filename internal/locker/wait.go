@@ -25,7 +25,7 @@ func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
 	timer := time.NewTimer(g.req.Wait)
 	defer timer.Stop()
 	for {
-		got, wait := l.nextStep(w)
+		got, wait := l.nextStep(w, ctx.Err() != nil)
 		switch {
 		case got != nil:
 			st, done, err := l.takeIn(ctx, w, *got)
@@ -63,8 +63,8 @@ func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
 }
 
 // nextStep says what a waiter does now: take in what a hand-over brought, ask
-// (wait below 0), or wait.
-func (l *Locker) nextStep(w *waiter) (got *handed, wait time.Duration) {
+// (wait below 0), or wait. Nothing is asked any more for one that is leaving.
+func (l *Locker) nextStep(w *waiter, leaving bool) (got *handed, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -74,6 +74,8 @@ func (l *Locker) nextStep(w *waiter) (got *handed, wait time.Duration) {
 		return got, 0
 	case w.asking:
 		return nil, time.Hour // a hand-over, which will nudge
+	case leaving, l.refusing != nil:
+		return nil, 0
 	}
 	mine := w.number == 0 || l.lines[w.g.req.Key].oldest() == w || l.line == nil
 	if mine && w.askAt <= now && now < w.ends || w.never() {

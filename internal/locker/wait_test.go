@@ -195,6 +195,39 @@ func TestACallerThatLeavesAtTheMomentOfItsGrantPassesItOn(t *testing.T) {
 	})
 }
 
+// A hint that has come while a request is on its way calls for another at once,
+// but not if nobody waits for that one's answer.
+func TestNothingIsAskedForACallerThatLeavesDuringARequest(t *testing.T) {
+	for name, leave := range map[string]func(*sidecar, context.CancelFunc){
+		"gone":    func(_ *sidecar, leave context.CancelFunc) { leave() },
+		"refused": func(s *sidecar, _ context.CancelFunc) { s.Drain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.sidecar("holder").take(want("k", 10*time.Second))
+				g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+				g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+					defer time.Sleep(200 * time.Millisecond)
+					return w.store.AcquireInLine(ctx, c, turn)
+				}
+				s := w.sidecarOn("a", g, locker.Config{})
+				ctx, cancel := context.WithCancel(context.Background())
+				began := w.now()
+				end := w.enter(s, ctx, waiting("k", time.Minute)) // hints are heard while it asks
+				w.pass(50 * time.Millisecond)
+				leave(s, cancel)
+				if got := <-end; got.err == nil || got.at.Sub(began) > 200*time.Millisecond {
+					t.Errorf("after %v: %v", got.at.Sub(began), got.err)
+				}
+				if n := g.called("ask"); n != 1 {
+					t.Errorf("asked %d times, want once", n)
+				}
+				cancel()
+			})
+		})
+	}
+}
+
 func TestWaitsEndAtOnceWhenTheSidecarRefusesNewLocks(t *testing.T) {
 	for name, begin := range map[string]func(*sidecar){
 		"drain": func(s *sidecar) { s.Drain() }, "shutdown": func(s *sidecar) { s.Refuse() },
