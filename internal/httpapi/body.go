@@ -12,6 +12,23 @@ import (
 // maxBodyBytes is the largest body that is read.
 const maxBodyBytes = 4 << 10
 
+// wholeBody is a body that has been read to its end.
+type wholeBody struct {
+	bytes.Reader
+	content []byte
+}
+
+// Close implements io.Closer.
+func (*wholeBody) Close() error { return nil }
+
+// contentOf returns the body that readBody has read, or nil if there is none.
+func contentOf(r *http.Request) []byte {
+	if body, ok := r.Body.(*wholeBody); ok {
+		return body.content
+	}
+	return nil
+}
+
 // readBody reads the body to its end and puts what it read in its place. Until
 // the end has been read net/http does not look whether the caller has gone,
 // and a malformed chunk shows only as an error of reading: nothing may be done
@@ -31,7 +48,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	content, err := readWhole(w, r)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -39,6 +56,19 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return refuseAndClose("invalid_body", "the body could not be read to its end; nothing was done")
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	body := &wholeBody{content: content}
+	body.Reset(content)
+	r.Body = body
 	return nil
+}
+
+// readWhole reads a body of at most maxBodyBytes, and of the length that was
+// announced if one was.
+func readWhole(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	}
+	content := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, content)
+	return content, err
 }

@@ -37,15 +37,10 @@ func readParams(r *http.Request, accepts []string) (map[string]param, error) {
 	if err := c.pairs(r.URL.RawQuery); err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(r.Body) // from memory, see readBody
-	if err != nil {
-		return nil, err
-	}
-	if len(body) == 0 {
-		return c.found, nil
-	}
-	if err := c.body(r.Header.Values("Content-Type"), body); err != nil {
-		return nil, err
+	if body := contentOf(r); len(body) > 0 {
+		if err := c.body(r.Header.Values("Content-Type"), body); err != nil {
+			return nil, err
+		}
 	}
 	return c.found, nil
 }
