@@ -55,7 +55,7 @@ func (a *api) acquireRequest(r *http.Request) (locker.Request, error) {
 		MaxHold: in.duration(paramMaxHold, a.DefaultMaxHold, 0, longestHold),
 		MinHold: in.duration(paramMinHold, 0, 0, a.MaxTTL),
 		Note:    in.text(paramNote, noteMaxLen),
-		Given:   make(map[locker.Parameter]bool, len(in.params)),
+		Given:   make([]locker.Parameter, len(in.params)),
 	}
 	bind := in.word(paramBind, bindNone, bindConnection)
 	if bind == bindConnection && !req.Renew {
@@ -70,8 +70,8 @@ func (a *api) acquireRequest(r *http.Request) (locker.Request, error) {
 	if bind == bindConnection {
 		return locker.Request{}, notYet("bind=connection")
 	}
-	for name := range in.params {
-		req.Given[locker.Parameter(name)] = true
+	for i, p := range in.params {
+		req.Given[i] = locker.Parameter(p.name)
 	}
 	return req, nil
 }

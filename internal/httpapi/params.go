@@ -14,11 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// param is one parameter's value. Query strings and forms have only text; JSON
-// says whether it meant text, a number or a truth value.
+// param is one parameter. Query strings and forms have only text; JSON says
+// whether it meant text, a number or a truth value.
 type param struct {
+	name string
 	text string
 	kind paramKind
+}
+
+// params are a request's parameters, each with another name.
+type params []param
+
+func (ps params) find(name string) (p param, found bool) {
+	i := slices.IndexFunc(ps, func(p param) bool { return p.name == name })
+	if i < 0 {
+		return param{}, false
+	}
+	return ps[i], true
 }
 
 type paramKind int
@@ -32,8 +44,8 @@ const (
 // readParams collects the parameters of the query string and of the body,
 // which are the same wherever they stand. Each name may be given once in all,
 // and only those in accepts.
-func readParams(r *http.Request, accepts []string) (map[string]param, error) {
-	c := collector{accepts: accepts, found: make(map[string]param)}
+func readParams(r *http.Request, accepts []string) (params, error) {
+	c := collector{accepts: accepts}
 	if err := c.pairs(r.URL.RawQuery); err != nil {
 		return nil, err
 	}
@@ -47,14 +59,17 @@ func readParams(r *http.Request, accepts []string) (map[string]param, error) {
 
 type collector struct {
 	accepts []string
-	found   map[string]param
+	found   params
 }
 
 func (c *collector) body(contentTypes []string, body []byte) error {
 	// Many clients name no type for a string that they were given: it is read
 	// as a form, as curl would have sent it.
-	mediaType, options := "application/x-www-form-urlencoded", map[string]string(nil)
-	if len(contentTypes) > 0 {
+	mediaType, options := typeForm, map[string]string(nil)
+	switch {
+	case len(contentTypes) == 1 && (contentTypes[0] == typeForm || contentTypes[0] == typeJSON):
+		mediaType = contentTypes[0] // as nearly everybody spells them
+	case len(contentTypes) > 0:
 		var err error
 		if mediaType, options, err = mime.ParseMediaType(contentTypes[0]); err != nil || len(contentTypes) > 1 {
 			return refuse("unsupported_media_type", "the Content-Type cannot be read")
@@ -64,12 +79,12 @@ func (c *collector) body(contentTypes []string, body []byte) error {
 		return refuse("unsupported_media_type", "the charset must be UTF-8")
 	}
 	switch mediaType {
-	case "application/x-www-form-urlencoded":
+	case typeForm:
 		if start := bytes.TrimLeft(body, " \t\r\n"); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
 			return refuse("invalid_body", "the body looks like JSON but was sent as a form; add the header Content-Type: application/json (curl --json does)")
 		}
 		return c.pairs(string(body))
-	case "application/json":
+	case typeJSON:
 		return c.json(body)
 	}
 	return refuse("unsupported_media_type", "send application/x-www-form-urlencoded or application/json")
@@ -87,7 +102,7 @@ func (c *collector) pairs(text string) error {
 		if nameErr != nil || valueErr != nil {
 			return refuse("invalid_parameter", "a parameter has a '%' that begins no percent-encoded byte")
 		}
-		if err := c.add(name, param{value, kindText}); err != nil {
+		if err := c.add(param{name, value, kindText}); err != nil {
 			return err
 		}
 	}
@@ -127,7 +142,7 @@ func (c *collector) json(body []byte) error {
 		if p == nil {
 			err = c.known(name) // null is absent
 		} else {
-			err = c.add(name, *p)
+			err = c.add(*p)
 		}
 		if err != nil {
 			return err
@@ -150,23 +165,23 @@ func jsonParam(name string, token json.Token) (*param, error) {
 	case nil:
 		return nil, nil
 	case string:
-		return &param{v, kindText}, nil
+		return &param{name, v, kindText}, nil
 	case json.Number:
-		return &param{v.String(), kindNumber}, nil
+		return &param{name, v.String(), kindNumber}, nil
 	case bool:
-		return &param{fmt.Sprint(v), kindBool}, nil
+		return &param{name, fmt.Sprint(v), kindBool}, nil
 	}
 	return nil, refuseParam("invalid_parameter", name, fmt.Sprintf("%s must be a text, a number, true or false", quoteName(name)))
 }
 
-func (c *collector) add(name string, p param) error {
-	if err := c.known(name); err != nil {
+func (c *collector) add(p param) error {
+	if err := c.known(p.name); err != nil {
 		return err
 	}
-	if _, again := c.found[name]; again {
-		return repeated(name)
+	if _, again := c.found.find(p.name); again {
+		return repeated(p.name)
 	}
-	c.found[name] = p
+	c.found = append(c.found, p)
 	return nil
 }
 

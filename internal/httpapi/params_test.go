@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestAcquireReadsItsParametersFromEverywhere(t *testing.T) {
 				t.Fatal(response.StatusCode, code, detail)
 			}
 			for _, p := range []locker.Parameter{"ttl", "owner", "renew", "max_hold", "min_hold", "note", "wait", "bind"} {
-				if !got.Given[p] {
+				if !slices.Contains(got.Given, p) {
 					t.Errorf("%s does not count as given", p)
 				}
 			}

@@ -14,7 +14,8 @@ import (
 // another.
 func prefers(r *http.Request, this, over string) bool {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
-	return accept != "" && quality(accept, this) > quality(accept, over)
+	// Nearly everybody takes all types alike.
+	return accept != "" && accept != "*/*" && quality(accept, this) > quality(accept, over)
 }
 
 // quality returns the weight that an Accept header gives to a type: that of

@@ -12,6 +12,7 @@ import (
 const writeTimeout = 5 * time.Second
 
 const (
+	typeForm    = "application/x-www-form-urlencoded"
 	typeJSON    = "application/json"
 	typeProblem = "application/problem+json"
 	typePlain   = "text/plain"

@@ -34,7 +34,7 @@ const (
 // input reads the parameters of one request into values. The first mistake is
 // kept in err; all else read after it means nothing.
 type input struct {
-	params map[string]param
+	params params
 	err    error
 }
 
@@ -44,7 +44,7 @@ func newInput(r *http.Request, accepts ...string) *input {
 }
 
 func (in *input) given(name string) bool {
-	_, ok := in.params[name]
+	_, ok := in.params.find(name)
 	return ok
 }
 
@@ -56,7 +56,7 @@ func (in *input) invalid(name, problem string) {
 
 // duration reads a Go duration of whole milliseconds from least to most.
 func (in *input) duration(name string, otherwise, least, most time.Duration) time.Duration {
-	p, ok := in.params[name]
+	p, ok := in.params.find(name)
 	if !ok {
 		return otherwise
 	}
@@ -102,7 +102,7 @@ func brief(d time.Duration) string {
 
 // flag reads true or false.
 func (in *input) flag(name string, otherwise bool) bool {
-	p, ok := in.params[name]
+	p, ok := in.params.find(name)
 	if !ok {
 		return otherwise
 	}
@@ -114,7 +114,7 @@ func (in *input) flag(name string, otherwise bool) bool {
 
 // word reads one of the words; the first of them is the default.
 func (in *input) word(name string, words ...string) string {
-	p, ok := in.params[name]
+	p, ok := in.params.find(name)
 	if !ok {
 		return words[0]
 	}
@@ -129,7 +129,7 @@ func (in *input) word(name string, words ...string) string {
 // what is left of characters that could not be decoded, so that two different
 // texts could become one.
 func (in *input) text(name string, most int) string {
-	p, ok := in.params[name]
+	p, ok := in.params.find(name)
 	if !ok {
 		return ""
 	}
@@ -158,7 +158,7 @@ func (in *input) owner() string {
 
 // fence reads a fencing token, as a JSON number or in decimal digits.
 func (in *input) fence() locker.Fence {
-	p, ok := in.params[paramFence]
+	p, ok := in.params.find(paramFence)
 	if !ok {
 		return 0
 	}

@@ -1,6 +1,9 @@
 package locker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // grant is one generation of a lock: from before its request is sent until it
 // is released, lost or refused. All fields are guarded by the Locker's mutex.
@@ -143,16 +146,17 @@ func (g *grant) matches(h Handle) bool {
 // mismatch returns the first parameter given in r that differs from the
 // grant's, or "".
 func (g *grant) mismatch(r Request) Parameter {
+	given := func(p Parameter) bool { return slices.Contains(r.Given, p) }
 	switch {
-	case r.Given[ParamTTL] && r.TTL != g.ttl:
+	case given(ParamTTL) && r.TTL != g.ttl:
 		return ParamTTL
-	case r.Given[ParamRenew] && r.Renew != g.req.Renew:
+	case given(ParamRenew) && r.Renew != g.req.Renew:
 		return ParamRenew
-	case r.Given[ParamMaxHold] && r.MaxHold != g.maxHold:
+	case given(ParamMaxHold) && r.MaxHold != g.maxHold:
 		return ParamMaxHold
-	case r.Given[ParamMinHold] && r.MinHold != g.req.MinHold:
+	case given(ParamMinHold) && r.MinHold != g.req.MinHold:
 		return ParamMinHold
-	case r.Given[ParamNote] && r.Note != g.note:
+	case given(ParamNote) && r.Note != g.note:
 		return ParamNote
 	}
 	return ""

@@ -48,7 +48,7 @@ func TestARepeatedRequestMustNameTheGrantsParameters(t *testing.T) {
 			if err := s.tryTake(r); err != nil {
 				t.Errorf("%s differs by its default alone: %v", p, err)
 			}
-			r.Given = map[locker.Parameter]bool{p: true}
+			r.Given = []locker.Parameter{p}
 			var mismatch *locker.MismatchError
 			if err := s.tryTake(r); !errors.As(err, &mismatch) || mismatch.Parameter != string(p) {
 				t.Errorf("%s given and different: %v", p, err)

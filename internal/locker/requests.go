@@ -23,7 +23,7 @@ type Request struct {
 	// Given names the parameters that the caller gave. They must equal the
 	// grant's if the owner holds the lock already; the others are defaults
 	// then and are not compared.
-	Given map[Parameter]bool
+	Given []Parameter
 }
 
 // owned returns the request without what only its answer needs, and with
