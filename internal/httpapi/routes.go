@@ -1,13 +1,16 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -17,43 +20,57 @@ import (
 // api is the handler behind the API's door.
 type api struct {
 	Config
-	gate   gate
-	router chi.Router
+	gate     gate
+	routes   map[string]methods // by chi's pattern of the path
+	patterns chi.Router
+	matches  sync.Pool // of *chi.Context
 }
 
 // route answers one kind of request; its error becomes a problem.
 type route func(w http.ResponseWriter, r *http.Request) error
 
+// methods are the routes of one resource.
+type methods map[string]route
+
 func newAPI(cfg Config) *api {
 	cfg.Reserved = append(slices.Clone(cfg.Reserved), cfg.Holder)
-	a := &api{Config: cfg, gate: newGate(cfg)}
-	mux := chi.NewRouter()
-	for pattern, methods := range map[string]map[string]route{
+	a := &api{Config: cfg, gate: newGate(cfg), patterns: chi.NewRouter()}
+	a.routes = map[string]methods{
 		"/":        {http.MethodGet: a.status},
 		"/drain":   {http.MethodPost: a.drain},
 		"/quit":    {http.MethodPost: a.quit},
 		"/locks":   {http.MethodGet: a.list, http.MethodDelete: a.releaseMany},
 		"/locks/*": {http.MethodPost: a.acquire, http.MethodGet: a.get, http.MethodPatch: a.extend, http.MethodDelete: a.release},
-	} {
-		for method, serve := range methods {
-			mux.Method(method, pattern, a.handler(serve))
-			if method == http.MethodGet {
-				mux.Method(http.MethodHead, pattern, a.handler(serve))
-			}
-		}
 	}
-	mux.NotFound(a.handler(func(http.ResponseWriter, *http.Request) error { return refuse("not_found", "") }))
-	mux.MethodNotAllowed(a.handler(a.wrongMethod))
-	a.router = mux
+	for pattern, methods := range a.routes {
+		if get, ok := methods[http.MethodGet]; ok {
+			methods[http.MethodHead] = get
+		}
+		a.patterns.Handle(pattern, http.NotFoundHandler()) // only ever matched
+	}
+	a.matches.New = func() any { return chi.NewRouteContext() }
 	return a
 }
 
-func (a *api) handler(serve route) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := serve(w, r); err != nil {
-			a.fail(w, r, err)
-		}
+// routeOf finds who answers the request. chi matches the path only: were it to
+// serve, it would copy the request and collect the values of wildcards, which
+// cost more than the matching. A key is read from the path itself, see keyOf.
+func (a *api) routeOf(w http.ResponseWriter, r *http.Request) (route, error) {
+	path := cmp.Or(r.URL.RawPath, r.URL.Path, "/")
+	match := a.matches.Get().(*chi.Context)
+	match.Reset()
+	resource := a.routes[a.patterns.Find(match, http.MethodGet, path)]
+	a.matches.Put(match)
+	if resource == nil {
+		return nil, refuse("not_found", "")
 	}
+	serve := resource[r.Method]
+	if serve == nil {
+		allowed := strings.Join(slices.Sorted(maps.Keys(resource)), ", ")
+		w.Header().Set("Allow", allowed)
+		return nil, refuse("method_not_allowed", "this resource takes "+allowed)
+	}
+	return serve, nil
 }
 
 // ServeHTTP reads the request to its end, checks whether it may come in, and
@@ -72,11 +89,16 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = a.gate.admit(r)
 	}
+	var serve route
+	if err == nil {
+		serve, err = a.routeOf(w, r)
+	}
+	if err == nil {
+		err = serve(w, r)
+	}
 	if err != nil {
 		a.fail(w, r, err)
-		return
 	}
-	a.router.ServeHTTP(w, r)
 }
 
 // recover answers 500 for a handler that panicked. What was granted has been
@@ -92,26 +114,6 @@ func (a *api) recover(w http.ResponseWriter, r *http.Request) {
 	a.Log.Error("request handler panicked", "err", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	w.Header().Set("Connection", "close")
 	a.fail(w, r, refuse("internal_error", ""))
-}
-
-var servedMethods = []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost}
-
-// wrongMethod answers 405, or 404 where no method would help: chi comes here
-// for every method that it has no word for, whatever the path.
-func (a *api) wrongMethod(w http.ResponseWriter, r *http.Request) error {
-	path := r.URL.RawPath
-	if path == "" {
-		path = r.URL.Path
-	}
-	allowed := slices.DeleteFunc(slices.Clone(servedMethods), func(method string) bool {
-		return !a.router.Match(chi.NewRouteContext(), method, path)
-	})
-	if len(allowed) == 0 {
-		return refuse("not_found", "")
-	}
-	list := strings.Join(allowed, ", ")
-	w.Header().Set("Allow", list)
-	return refuse("method_not_allowed", "this resource takes "+list)
 }
 
 // fail answers with the problem that err is.
