@@ -113,8 +113,10 @@ func (s *soak) run(length time.Duration) {
 	s.report(length)
 }
 
-// wipe has the store come back empty now and then, with its clock set back.
+// wipe has the store come back empty now and then, with its clock set back. By
+// the first time every sidecar has seen that clock.
 func (s *soak) wipe(random *rand.Rand, back *skew, end locker.Instant) {
+	time.Sleep(5 * time.Minute)
 	for s.now() < end {
 		time.Sleep(time.Duration(random.Int64N(int64(5 * time.Minute))))
 		s.audit.setDown(true)

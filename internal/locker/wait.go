@@ -257,7 +257,7 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 // verdict is the answer to a wait whose time is over.
 func (w *waiter) verdict(heldHere bool) error {
 	switch {
-	case w.trouble != nil && w.g.inDoubt:
+	case w.trouble != nil && (w.g.inDoubt || !CertainNo(w.trouble)):
 		return ErrAcquireUnresolved
 	case w.trouble != nil:
 		return certainly(w.trouble)

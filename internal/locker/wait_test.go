@@ -314,6 +314,27 @@ func TestAWaitThatEndsInDoubtIsUndone(t *testing.T) {
 	})
 }
 
+// The first request was executed and its answer lost, and the second, whose
+// answer comes when the wait is over, finds that grant to be over.
+func TestAWaitThatEndsWithALostAnswerIsUnresolved(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			g.set(func(*gate) {
+				g.ask = func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error) {
+					time.Sleep(250 * time.Millisecond)
+					return locker.Grant{}, locker.ErrSpent
+				}
+			})
+			return hangAsk(ctx, c, turn)
+		}
+		err := w.sidecarOn("a", g, locker.Config{}).tryTake(waiting("k", 500*time.Millisecond))
+		if !errors.Is(err, locker.ErrAcquireUnresolved) {
+			t.Errorf("got %v, want ErrAcquireUnresolved", err)
+		}
+	})
+}
+
 func TestAFirstRequestThatCertainlyFailsIsToldAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
