@@ -123,12 +123,15 @@ func (c *soaked) plan(seed uint64) lockertest.Plan {
 		}
 		fault := chaos(call)
 		switch call.Op {
-		case lockertest.OpRenew, lockertest.OpAcquireInLine, lockertest.OpHandOver:
+		case lockertest.OpRenew:
 			// The bytes twice in a row, as a proxy may send them. That a
-			// renewal, or the claim of one who waits, comes again after it or
-			// a later one has been answered is not something a connection can
-			// do.
+			// renewal comes again after later ones have been answered is not
+			// something a connection can do.
 			fault.DuplicateDelay = 0
+		case lockertest.OpAcquireInLine, lockertest.OpHandOver:
+			// Nor is it that a claim comes again after it was answered with
+			// "held", which the next one of its waiter relies on.
+			fault.Duplicates = 0
 		}
 		return fault
 	}
