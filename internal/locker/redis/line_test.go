@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -246,5 +247,49 @@ func TestALineThatCannotBeReadKeepsNobodyFromALock(t *testing.T) {
 		if _, ok := server.Get("lock:k"); ok {
 			t.Errorf("%s: the lock is still there", key)
 		}
+	}
+}
+
+// The oldest caller of a process sleeps for as long as it was told; that a
+// younger one is told less must not have their place dropped meanwhile.
+func TestALaterCallerOfAProcessDoesNotShortenWhatTheFirstHasPromised(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	mustAcquire(t, b, claimFor(testKey))
+	var others []*waiter
+	for i := range 12 {
+		others = append(others, newWaiter(b, fmt.Sprint("other", i)))
+		others[i].join(t, testKey)
+	}
+	p := newWaiter(b, "p")
+	first := p.join(t, testKey)
+	promised := func() (ms int64) {
+		t.Helper()
+		fields := strings.Fields(server.Hash(placeKey)["at:p"])
+		if len(fields) != 5 {
+			t.Fatalf("the place is %q", fields)
+		}
+		ms, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ms
+	}
+	before, number := promised(), p.number
+	for _, w := range others {
+		if err := b.Leave(t.Context(), testKey, w.turn()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.number = 0
+	p.join(t, testKey)
+	if after := promised(); after < before {
+		t.Errorf("the place is dropped %d ms earlier than the first caller was told", before-after)
+	}
+	p.number = number
+	p.ask(t, first)
+	if after := promised(); after >= before {
+		t.Error("a first caller that is told to ask soon is waited for as before")
 	}
 }
