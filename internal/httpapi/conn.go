@@ -23,14 +23,21 @@ type conns struct {
 	idle  time.Duration // net/http's idle timeout
 	open  atomic.Int64
 	hurry atomic.Bool // close without lingering
+
+	mu       sync.Mutex
+	attended map[*conn]struct{} // those that net/http does not know of
+	closing  bool               // nothing is parked any more
 }
 
 // conn follows one connection and knows which of the grants that were told
-// over it have arrived. It reads what net/http reads and keeps no goroutine.
+// over it have arrived. It reads what net/http reads.
 type conn struct {
 	net.Conn
-	all  *conns
-	idle atomic.Bool // net/http waits for a request
+	all     *conns
+	from    *listener   // nil where connections are not parked
+	idle    atomic.Bool // it waits for a request
+	pending []byte      // read, and not yet taken by Read; belongs to who reads
+	ahead   [1]byte
 
 	mu       sync.Mutex // guards the following
 	framing  framing
@@ -40,7 +47,9 @@ type conn struct {
 	wrote    bool // some of that answer was written
 	early    bool // the last answer was written with another request behind it
 	closed   bool
-	idling   bool // the read deadline is net/http's idle timeout
+	parking  bool // net/http gives it up, and does not end it
+	parked   bool // it is not net/http that waits for a request
+	late     bool // the first bytes of a request have had more time once
 	tellings []telling
 	sweepAt  int
 }
@@ -82,10 +91,12 @@ func (c *conn) framingProblem() string {
 	return c.framing.problem
 }
 
-// Read implements net.Conn. It outlives net/http's idle timeout while a grant
-// that was told here lasts: to a shutdown, the end of the connection would look
-// as if the caller had finished with the lock.
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
+	if n := copy(p, c.pending); n > 0 {
+		c.pending = c.pending[n:]
+		return n, nil
+	}
 	for {
 		n, err := c.Conn.Read(p)
 		if !c.noteRead(p[:n], err) {
@@ -103,15 +114,12 @@ func (c *conn) noteRead(p []byte, err error) (again bool) {
 			c.proveLocked()
 		}
 		c.framing.feed(p)
+		c.late = false
 	}
 	switch {
 	case err == nil, errors.Is(err, net.ErrClosed):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		if !c.idling || c.closed || len(p) > 0 {
-			return false
-		}
-		c.sweepLocked()
-		return len(c.tellings) > 0 && c.Conn.SetReadDeadline(time.Now().Add(c.all.idle)) == nil
+		return len(p) == 0 && c.idle.Load() && c.waitedLocked()
 	case errors.Is(err, io.EOF):
 		c.ended = true
 	default:
@@ -140,15 +148,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline implements net.Conn. Deadlines further off than a request
-// may take are net/http's idle timeout.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.idling = time.Until(t) > c.all.idle/2
-	return c.Conn.SetReadDeadline(t)
-}
-
 // CloseWrite ends our side; net/http uses it when it refuses a request.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -157,13 +156,20 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn. It decides what became of the answers that are
+// Close implements net.Conn. Where net/http has only waited for long enough, it
+// parks the connection. Else it decides what became of the answers that are
 // not known to have arrived, which can take lingerTime and settleTime.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return net.ErrClosed
+	}
+	if c.parking {
+		c.parking = false
+		c.mu.Unlock()
+		c.park()
+		return nil
 	}
 	c.closed = true
 	tellings, ended, reset := c.tellings, c.ended, c.reset
@@ -204,7 +210,7 @@ func connOf(r *http.Request) *conn {
 }
 
 func noteState(nc net.Conn, state http.ConnState) {
-	if c, ok := nc.(*conn); ok {
+	if c, ok := nc.(*conn); ok && state != http.StateClosed { // it may be parked, or in use again
 		c.idle.Store(state == http.StateIdle)
 	}
 }

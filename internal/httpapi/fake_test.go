@@ -262,6 +262,13 @@ func do(t *testing.T, h http.Handler, method, target, body string, headers ...st
 // The server is shut down, and the ledger checked, when the test ends.
 func serve(t *testing.T, network string, cfg Config) (s *Server, address string) {
 	t.Helper()
+	s = New(cfg)
+	return s, serveOn(t, network, s)
+}
+
+// serveOn is serve for a server that the test has altered.
+func serveOn(t *testing.T, network string, s *Server) (address string) {
+	t.Helper()
 	address = "127.0.0.1:0"
 	if network == "unix" {
 		address = filepath.Join(t.TempDir(), "api.sock")
@@ -270,7 +277,6 @@ func serve(t *testing.T, network string, cfg Config) (s *Server, address string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = New(cfg)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -285,9 +291,9 @@ func serve(t *testing.T, network string, cfg Config) (s *Server, address string)
 		if open := s.conns.open.Load(); open != 0 {
 			t.Errorf("%d connections are still open", open)
 		}
-		if f, ok := cfg.Locks.(*fakeLocks); ok {
+		if f, ok := s.conns.locks.(*fakeLocks); ok {
 			f.checkLedger(t)
 		}
 	})
-	return s, l.Addr().String()
+	return l.Addr().String()
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 )
 
@@ -58,6 +59,15 @@ func (f *framing) feed(p []byte) {
 // quiet tells whether all that was read belongs to requests that were read to
 // their end.
 func (f *framing) quiet() bool { return f.phase == framingBetween && len(f.partial) == 0 }
+
+// begun returns how much of a request's first line has been read; 0 between
+// requests.
+func (f *framing) begun() int {
+	if f.phase != framingBetween {
+		return math.MaxInt
+	}
+	return len(f.partial)
+}
 
 // line takes in one line without its LF.
 func (f *framing) line(line []byte) {

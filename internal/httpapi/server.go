@@ -37,6 +37,7 @@ func New(cfg Config) *Server {
 	}
 	s := newServer(newAPI(cfg), cfg.Log)
 	s.conns = &conns{locks: cfg.Locks, limit: int64(cfg.MaxConnections), idle: idleTimeout}
+	s.http.IdleTimeout = parkAfter
 	s.http.ConnContext = withConn
 	s.http.ConnState = noteState
 	return s
@@ -67,7 +68,7 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	errs := make([]error, len(listeners))
 	for i, l := range listeners {
 		if s.conns != nil {
-			l = &listener{Listener: l, conns: s.conns}
+			l = s.conns.listen(l)
 		}
 		wg.Go(func() {
 			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -84,6 +85,9 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 // served, and until it is settled what became of their answers. When ctx is
 // over it cuts the rest off and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	if s.conns != nil {
+		s.conns.endParked()
+	}
 	err := s.http.Shutdown(ctx)
 	if err == nil && s.conns != nil {
 		err = s.conns.settled(ctx)
@@ -99,6 +103,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) close() {
 	if s.conns != nil {
 		s.conns.hurry.Store(true)
+		s.conns.endParked()
 	}
 	_ = s.http.Close()
 }
