@@ -75,7 +75,7 @@ func (l *Locker) nextStep(w *waiter, leaving bool) (got *handed, wait time.Durat
 	case w.asking:
 		return nil, time.Hour // a hand-over, which will nudge
 	case leaving, l.refusing != nil:
-		return nil, 0
+		return nil, max(0, w.ends.Sub(now))
 	}
 	mine := w.number == 0 || l.lines[w.g.req.Key].oldest() == w || l.line == nil
 	if mine && w.askAt <= now && now < w.ends || w.never() {

@@ -395,7 +395,8 @@ func TestAReleaseHandsOverWithinThePodInOneCall(t *testing.T) {
 
 func TestAHandOverObeysTheMinimumHold(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := w.sidecar("a")
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
 		r := want("k", 10*time.Second)
 		r.MinHold = 5 * time.Second
 		first := s.take(r)
@@ -406,6 +407,63 @@ func TestAHandOverObeysTheMinimumHold(t *testing.T) {
 		}
 		if got := <-next; got.err != nil || got.at.Sub(began) < r.MinHold || got.at.Sub(began) > r.MinHold+time.Second {
 			t.Errorf("granted after %v: %v", got.at.Sub(began), got.err)
+		}
+		if n := g.called("hand over"); n != 0 {
+			t.Errorf("%d hand-overs were tried", n)
+		}
+	})
+}
+
+func TestNothingIsHandedOverOnceTheSidecarRefusesNewLocks(t *testing.T) {
+	for name, begin := range map[string]func(*sidecar){
+		"drain": func(s *sidecar) { s.Drain() }, "shutdown": func(s *sidecar) { s.Refuse() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+				for round := range 200 { // the release is often quicker than the waiter
+					key := locker.Key(fmt.Sprint("k", round))
+					s := w.sidecarOn("a", g, locker.Config{})
+					s.take(want(key, 10*time.Second))
+					next := w.enter(s, w.t.Context(), waiting(key, time.Minute))
+					begin(s)
+					if err := s.release(key); err != nil {
+						t.Fatal(err)
+					}
+					if got := <-next; got.err == nil {
+						t.Fatalf("round %d: granted", round)
+					}
+					s.stop()
+				}
+				if n := g.called("hand over"); n != 0 {
+					t.Errorf("%d hand-overs were tried", n)
+				}
+			})
+		})
+	}
+}
+
+// The answer to the first request was lost, and its grant ends unused.
+func TestAWaiterWhoseGrantIsUsedUpUnheardGoesOnWaiting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+		g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			g.set(func(*gate) { g.ask = hangAsk })
+			_, _ = w.store.AcquireInLine(ctx, c, turn)
+			return hangAsk(ctx, c, turn)
+		}
+		s := w.sidecarOn("a", g, locker.Config{})
+		r := waiting("k", time.Minute)
+		r.MinHold, r.TTL = 20*time.Second, 2*time.Second // the store keeps the key for longer than the lease
+		got := w.enter(s, w.t.Context(), r)
+		w.pass(4 * time.Second)
+		g.set(func(*gate) { g.ask = nil })
+		out := <-got
+		if out.err != nil {
+			t.Fatal(out.err)
+		}
+		if _, left, _ := w.store.Value("k"); out.st.ValidFor <= 0 || left < r.MinHold {
+			t.Errorf("granted for %v, and the store keeps the key for %v", out.st.ValidFor, left)
 		}
 	})
 }
@@ -472,6 +530,24 @@ func TestAThousandWaitingPodsAskThirtyTimesASecondAtMost(t *testing.T) {
 		w.pass(10 * time.Minute)
 		if rate := float64(g.called("ask")-before) / 600; rate > 30 {
 			t.Errorf("they ask %.1f times a second", rate)
+		}
+	})
+}
+
+// The wake-up is sent while the sidecar is still connecting to hear it.
+func TestAWakeUpThatWasMissedBeforeListeningBeganIsMadeUpFor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder := w.sidecar("holder")
+		holder.take(want("k", 10*time.Second))
+		g := &queueGate{gate: gate{Backend: w.store}, queue: w.store, connecting: 300 * time.Millisecond}
+		began := w.now()
+		next := w.enter(w.sidecarOn("a", g, locker.Config{}), w.t.Context(), waiting("k", time.Minute))
+		w.pass(100 * time.Millisecond)
+		if err := holder.release("k"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-next; got.err != nil || got.at.Sub(began) != g.connecting {
+			t.Errorf("granted after %v: %v", got.at.Sub(began), got.err)
 		}
 	})
 }
@@ -574,6 +650,8 @@ type queueGate struct {
 	queue locker.Queue
 	ask   func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error)
 	ears  int
+
+	connecting time.Duration // that Listen takes before it hears anything
 }
 
 func (g *queueGate) AcquireInLine(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
@@ -600,6 +678,7 @@ func (g *queueGate) HandOver(ctx context.Context, s locker.Surrender, c locker.C
 func (g *queueGate) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
 	g.set(func(*gate) { g.ears++ })
 	defer g.set(func(*gate) { g.ears-- })
+	time.Sleep(g.connecting)
 	g.queue.Listen(ctx, process, hear)
 }
 
