@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -61,7 +63,7 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 	defer l.mu.Unlock()
 	now := l.now()
 	if g := l.heldLocked(r.Key, now); g != nil {
-		mine := r.Owner != "" && g.req.Owner == r.Owner
+		mine := r.Owner != "" && g.owner == r.Owner
 		switch p := g.mismatch(r); {
 		case mine && p != "":
 			return nil, Status{}, nil, &MismatchError{string(p)}
@@ -77,8 +79,8 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 		return nil, Status{}, nil, l.refusing
 	}
 	if r.Owner != "" {
-		for other := range l.asking[r.Key] {
-			if other.req.Owner == r.Owner {
+		for _, other := range l.asking[r.Key] {
+			if other.owner == r.Owner {
 				return nil, Status{}, nil, ErrOwnerBusy
 			}
 		}
@@ -93,15 +95,14 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 		return nil, Status{}, nil, ErrTooManyLocks
 	}
 	l.lastID++
-	r = r.owned()
+	// The request's strings may be parts of all that its caller has sent, which
+	// a held lock would keep in memory.
 	g := &grant{
-		id: l.lastID, req: r, token: NewToken(l.cfg.Holder), entered: now, asked: now,
-		note: r.Note, ttl: r.TTL, maxHold: r.MaxHold,
+		id: l.lastID, key: Key(strings.Clone(string(r.Key))), owner: strings.Clone(r.Owner), note: strings.Clone(r.Note),
+		token: NewToken(l.cfg.Holder), entered: now, asked: now, wait: r.Wait,
+		ttl: r.TTL, maxHold: r.MaxHold, minHold: r.MinHold, renew: r.Renew,
 	}
-	if l.asking[r.Key] == nil {
-		l.asking[r.Key] = make(map[*grant]struct{})
-	}
-	l.asking[r.Key][g] = struct{}{}
+	l.asking[g.key] = append(l.asking[g.key], g)
 	l.askCount++
 	return g, Status{}, nil, nil
 }
@@ -111,7 +112,7 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 func (l *Locker) heldHereLocked(g *grant, now Instant) *HeldError {
 	return &HeldError{HeldHere: true, Occupancy: Occupancy{
 		State:     OccupancyHeld,
-		Holder:    &Holder{Pod: l.cfg.Holder, Since: g.acquiredAt, Note: g.note},
+		Holder:    &Holder{Pod: l.cfg.Holder, Since: g.acquired(), Note: g.note},
 		ExpiresIn: g.validUntil.Sub(now),
 	}}
 }
@@ -151,14 +152,14 @@ func (l *Locker) conclude(ctx context.Context, g *grant, answer Grant, err error
 func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now Instant) (Status, error) {
 	l.askedLocked(g)
 	ttl, _, capped := g.leaseFrom(g.asked)
-	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked))
+	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked)).UnixNano()
 	g.extended(g.asked, ttl, capped)
-	old := l.heldLocked(g.req.Key, now)
+	old := l.heldLocked(g.key, now)
 	var refusal error
 	switch {
 	case !l.floor.plausible(answer.Fence, now):
 		refusal = &StoreError{Reason: StoreFailed, Certain: true, Err: errors.New("the store granted an implausible fencing token")}
-		l.lineLocked(slog.LevelError, "implausible fencing token: the grant is given back", "key", g.req.Key, "fence", answer.Fence)
+		l.lineLocked(slog.LevelError, "implausible fencing token: the grant is given back", "key", g.key, "fence", answer.Fence)
 	case !g.valid(now):
 		refusal = ErrAcquireUnresolved
 	case old != nil && old.fence > g.fence:
@@ -179,8 +180,8 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 		l.loseLocked(old, CauseGone, now)
 	}
 	l.floor.learn(g.fence)
-	l.endings.granted(g.req.Key, g.req.Owner)
-	l.held[g.req.Key] = g
+	l.endings.granted(g.key, g.owner)
+	l.held[g.key] = g
 	l.byID[g.id] = g
 	g.answers, g.tethers = 1, 1
 	l.dog.Watch(g.beat())
@@ -190,9 +191,11 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 // askedLocked takes a grant out of those that are being asked for.
 func (l *Locker) askedLocked(g *grant) {
 	l.askCount--
-	delete(l.asking[g.req.Key], g)
-	if len(l.asking[g.req.Key]) == 0 {
-		delete(l.asking, g.req.Key)
+	rest := slices.DeleteFunc(l.asking[g.key], func(other *grant) bool { return other == g })
+	if len(rest) == 0 {
+		delete(l.asking, g.key)
+	} else {
+		l.asking[g.key] = rest
 	}
 	l.signalLocked()
 }
@@ -202,15 +205,15 @@ func (l *Locker) askedLocked(g *grant) {
 func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 	var held *HeldError
 	if errors.As(err, &held) {
-		held.HeldHere = l.heldLocked(g.req.Key, now) != nil
+		held.HeldHere = l.heldLocked(g.key, now) != nil
 		if held.ExpiresIn > l.cfg.MaxTTL+l.cfg.MaxTTL/10 {
 			l.observe.Orphan()
 			l.lineLocked(slog.LevelWarn, "the key is held for longer than anybody may ask for: the store's clock has stepped back, or the value is an orphan",
-				"key", g.req.Key, "expires_in", held.ExpiresIn)
+				"key", g.key, "expires_in", held.ExpiresIn)
 		}
 	}
 	if errors.Is(err, ErrKeyConflict) {
-		l.conflictLocked(g.req.Key, err)
+		l.conflictLocked(g.key, err)
 	}
 	if !g.inDoubt {
 		if CertainNo(err) {
@@ -222,7 +225,7 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 	if held != nil || errors.Is(err, ErrKeyConflict) {
 		return err
 	}
-	l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.req.Key, "err", err)
+	l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.key, "err", err)
 	return ErrAcquireUnresolved
 }
 

@@ -71,7 +71,7 @@ func (l *Locker) claim(g *grant, deadline Instant) (boundedContext, Claim) {
 	g.sending(deadline, keep)
 	ctx, cancel := context.WithTimeout(context.Background(), deadline.Sub(now))
 	return boundedContext{ctx, cancel}, Claim{
-		Key: g.req.Key, Token: g.token, Holder: l.cfg.Holder, Note: g.note,
+		Key: g.key, Token: g.token, Holder: l.cfg.Holder, Note: g.note,
 		Keep: keep, Floor: l.floor.now(now), NotAfter: deadline,
 	}
 }

@@ -64,12 +64,12 @@ func (c *chore) surrender(holder string, now Instant) Surrender {
 // left the table, or that never got into it. It does not schedule it.
 func (l *Locker) addChoreLocked(g *grant, skipMinHold bool) *chore {
 	c := &chore{
-		key: g.req.Key, token: g.token, fence: g.fence, owner: g.req.Owner, note: g.note,
+		key: g.key, token: g.token, fence: g.fence, owner: g.owner, note: g.note,
 		lateUntil: max(g.lateUntil, g.inFlightUntil), giveUp: g.storeUntil.Add(l.cfg.StoreTimeout),
 		leaseEnds: g.validUntil, since: l.now(), settled: make(chan struct{}), index: -1,
 	}
-	if !skipMinHold && g.req.MinHold > 0 {
-		c.keepUntil = g.asked.Add(g.req.MinHold)
+	if !skipMinHold && g.minHold > 0 {
+		c.keepUntil = g.asked.Add(g.minHold)
 	}
 	l.chores[c.key] = append(l.chores[c.key], c)
 	return c

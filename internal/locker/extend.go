@@ -60,7 +60,7 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes, deadline Instant) (ba
 		g.note = *c.Note
 	}
 	g.extending = make(chan struct{})
-	item := extension{grant: g, ask: Renewal{Key: g.req.Key, Token: g.token, NotAfter: min(deadline, g.validUntil)}}
+	item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: min(deadline, g.validUntil)}}
 	item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
 	item.undo = func() {
 		g.ttl, g.maxHold, g.note = before.ttl, before.maxHold, before.note
@@ -82,13 +82,13 @@ func (l *Locker) finishExtend(ctx context.Context, batch extensions, c Changes, 
 	defer cancel()
 	verdict := l.extend(ctx, batch)[0]
 	if verdict.Err == nil && c.Note != nil {
-		l.annotate(ctx, g.req.Key, g.token, *c.Note)
+		l.annotate(ctx, g.key, g.token, *c.Note)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	if !l.aliveLocked(g, now) {
-		if e := l.endings.find(g.req.Key, Handle{Fence: g.fence}, now); e != nil && e.lost != nil {
+		if e := l.endings.find(g.key, Handle{Fence: g.fence}, now); e != nil && e.lost != nil {
 			return Status{}, e.lost
 		}
 		return Status{}, ErrNotHeld

@@ -7,31 +7,33 @@ import (
 
 // grant is one generation of a lock: from before its request is sent until it
 // is released, lost or refused. All fields are guarded by the Locker's mutex.
+// There may be ten thousand, so it is laid out to fit into 256 bytes.
 type grant struct {
 	id    GrantID
-	req   Request
+	key   Key
+	owner string
 	token Token
 
 	entered Instant // when the caller came
+	wait    time.Duration
 	// asked is when the request was sent that validity and holds count from:
 	// the earliest that may be the one that was granted.
 	asked     Instant
-	inDoubt   bool    // a request was not answered, and may have been or yet be executed
 	sent      Instant // when the last request for it was sent …
 	sentUntil Instant // … and its NotAfter
 	waiter    *waiter // in line; nil if it does not wait
 
 	fence      Fence
-	acquiredAt time.Time // wall clock, for people
+	acquiredAt int64 // wall clock in ns, for people
 	note       string
 	ttl        time.Duration
 	maxHold    time.Duration
+	minHold    time.Duration
 	validUntil Instant
 	lease      time.Duration // that validUntil was reckoned from: ttl, or what cuts it short
-	capped     bool          // validUntil is set by the maximum hold
 	confirmed  Instant       // when the last request that the store confirmed was sent
-	failures   int           // renewals or verifications failed since then
-	renewals   int
+	failures   int32         // renewals or verifications failed since then
+	renewals   int32
 
 	// extending is open while a request that changes the lease is on its way:
 	// two of them could be executed in another order than their answers come.
@@ -46,9 +48,13 @@ type grant struct {
 	lateUntil  Instant // until then an unanswered request may be executed
 	storeUntil Instant // the store keeps the key no longer than this
 
-	answers   int  // answers that reported the grant and may still fail to arrive
+	answers int32 // answers that reported the grant and may still fail to arrive
+	tethers int32 // connections over which it was granted and that are still open
+
 	published bool // an answer that is not tracked reported it
-	tethers   int  // connections over which it was granted and that are still open
+	inDoubt   bool // a request was not answered, and may have been or yet be executed
+	renew     bool // extended by the watchdog, else only verified
+	capped    bool // validUntil is set by the maximum hold
 }
 
 // valid tells whether the lease can be relied on.
@@ -76,7 +82,7 @@ func (g *grant) leaseFrom(now Instant) (ttl, keep time.Duration, capped bool) {
 
 // minHoldLeft is how much longer the key must stay taken.
 func (g *grant) minHoldLeft(now Instant) time.Duration {
-	return max(0, g.asked.Add(g.req.MinHold).Sub(now))
+	return max(0, g.asked.Add(g.minHold).Sub(now))
 }
 
 // usedUp tells whether a lease that was granted to the request which validity
@@ -122,6 +128,9 @@ func (g *grant) sending(notAfter Instant, keep time.Duration) {
 // unanswered takes in that a request may yet be executed.
 func (g *grant) unanswered(notAfter Instant) { g.lateUntil = max(g.lateUntil, notAfter) }
 
+// acquired returns when it was granted, on the wall clock.
+func (g *grant) acquired() time.Time { return time.Unix(0, g.acquiredAt) }
+
 func (g *grant) state(now Instant) HeldState {
 	if g.failures > 0 || now.Sub(g.confirmed) > g.lease/2 {
 		return StateAtRisk
@@ -131,16 +140,16 @@ func (g *grant) state(now Instant) HeldState {
 
 func (g *grant) status(now Instant) Status {
 	return Status{
-		ID: g.id, Key: g.req.Key, Owner: g.req.Owner, Note: g.note, Fence: g.fence,
-		State: g.state(now), AcquiredAt: g.acquiredAt, TTL: g.ttl,
+		ID: g.id, Key: g.key, Owner: g.owner, Note: g.note, Fence: g.fence,
+		State: g.state(now), AcquiredAt: g.acquired(), TTL: g.ttl,
 		ValidFor: g.validUntil.Sub(now), ValidUntil: g.validUntil, HeldFor: now.Sub(g.asked),
-		Renewals: g.renewals, Renew: g.req.Renew, MaxHold: g.maxHold, MinHold: g.req.MinHold,
+		Renewals: int(g.renewals), Renew: g.renew, MaxHold: g.maxHold, MinHold: g.minHold,
 	}
 }
 
 // matches tells whether the handle names this grant.
 func (g *grant) matches(h Handle) bool {
-	return (h.Fence == 0 || h.Fence == g.fence) && (h.Owner == "" || h.Owner == g.req.Owner)
+	return (h.Fence == 0 || h.Fence == g.fence) && (h.Owner == "" || h.Owner == g.owner)
 }
 
 // mismatch returns the first parameter given in r that differs from the
@@ -150,11 +159,11 @@ func (g *grant) mismatch(r Request) Parameter {
 	switch {
 	case given(ParamTTL) && r.TTL != g.ttl:
 		return ParamTTL
-	case given(ParamRenew) && r.Renew != g.req.Renew:
+	case given(ParamRenew) && r.Renew != g.renew:
 		return ParamRenew
 	case given(ParamMaxHold) && r.MaxHold != g.maxHold:
 		return ParamMaxHold
-	case given(ParamMinHold) && r.MinHold != g.req.MinHold:
+	case given(ParamMinHold) && r.MinHold != g.minHold:
 		return ParamMinHold
 	case given(ParamNote) && r.Note != g.note:
 		return ParamNote
@@ -164,5 +173,5 @@ func (g *grant) mismatch(r Request) Parameter {
 
 // beat is what the watchdog needs to know.
 func (g *grant) beat() Beat {
-	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.lease, ValidUntil: g.validUntil, Failures: g.failures}
+	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.lease, ValidUntil: g.validUntil, Failures: int(g.failures)}
 }

@@ -45,12 +45,12 @@ func (w *waiter) look() {
 
 // enterLocked puts a caller into line.
 func (l *Locker) enterLocked(g *grant, now Instant) *waiter {
-	w := &waiter{g: g, ends: now.Add(g.req.Wait), askAt: now, nudge: make(chan struct{}, 1)}
+	w := &waiter{g: g, ends: now.Add(g.wait), askAt: now, nudge: make(chan struct{}, 1)}
 	g.waiter = w
-	at := l.lines[g.req.Key]
+	at := l.lines[g.key]
 	if at == nil {
 		at = new(line)
-		l.lines[g.req.Key] = at
+		l.lines[g.key] = at
 	}
 	at.waiters = append(at.waiters, w)
 	l.waiting++
@@ -66,7 +66,7 @@ func (l *Locker) numberLocked(w *waiter, number int64) {
 		return
 	}
 	w.number = number
-	slices.SortStableFunc(l.lines[w.g.req.Key].waiters, func(a, b *waiter) int {
+	slices.SortStableFunc(l.lines[w.g.key].waiters, func(a, b *waiter) int {
 		if (a.number == 0) != (b.number == 0) {
 			return cmp.Compare(b.number, a.number) // without a number: last
 		}
@@ -77,7 +77,7 @@ func (l *Locker) numberLocked(w *waiter, number int64) {
 // leaveLocked takes a caller out of line. The next one asks soon by itself: it
 // does not know how many stand before it elsewhere.
 func (l *Locker) leaveLocked(w *waiter, now Instant) (wasOldest bool) {
-	key := w.g.req.Key
+	key := w.g.key
 	at := l.lines[key]
 	wasOldest = at.oldest() == w
 	at.waiters = slices.DeleteFunc(at.waiters, func(other *waiter) bool { return other == w })
@@ -107,7 +107,7 @@ func (at *line) oldest() *waiter {
 func (l *Locker) turnLocked(w *waiter, now Instant) Turn {
 	l.calls++
 	t := Turn{Process: l.process, Number: w.number, Call: l.calls}
-	for _, other := range l.lines[w.g.req.Key].waiters {
+	for _, other := range l.lines[w.g.key].waiters {
 		t.WaitLeft = max(t.WaitLeft, other.ends.Sub(now))
 		if t.Rest == 0 && other != w {
 			t.Rest = other.number
@@ -178,7 +178,7 @@ func (l *Locker) placesLocked(ago func(Instant) time.Time) []Entry {
 	var entries []Entry
 	for key, at := range l.lines {
 		for i, w := range at.waiters {
-			entries = append(entries, Entry{State: EntryWaiting, Key: key, Owner: w.g.req.Owner, Note: w.g.note, At: ago(w.g.entered), Place: i + 1})
+			entries = append(entries, Entry{State: EntryWaiting, Key: key, Owner: w.g.owner, Note: w.g.note, At: ago(w.g.entered), Place: i + 1})
 		}
 	}
 	return entries

@@ -52,7 +52,7 @@ type Locker struct {
 	lastID     GrantID
 	byID       map[GrantID]*grant
 	held       map[Key]*grant
-	asking     map[Key]map[*grant]struct{}
+	asking     map[Key][]*grant
 	askCount   int
 	chores     map[Key][]*chore
 	queue      choreQueue
@@ -103,14 +103,14 @@ func New(cfg Config, backend Backend, dog Watchdog) (*Locker, error) {
 		cfg: cfg, backend: backend, dog: dog, now: cfg.Now, observe: cfg.Observer, log: cfg.Log,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		byID: make(map[GrantID]*grant), held: make(map[Key]*grant),
-		asking: make(map[Key]map[*grant]struct{}), chores: make(map[Key][]*chore),
+		asking: make(map[Key][]*grant), chores: make(map[Key][]*chore),
 	}, nil
 }
 
 // aliveLocked tells whether the grant is still held, and ends it if its
 // validity is over. Every look at a held grant goes through here.
 func (l *Locker) aliveLocked(g *grant, now Instant) bool {
-	if l.held[g.req.Key] != g {
+	if l.held[g.key] != g {
 		return false
 	}
 	if g.valid(now) {
@@ -134,7 +134,7 @@ func (l *Locker) heldLocked(key Key, now Instant) *grant {
 
 // dropLocked takes a grant out of the table of held locks.
 func (l *Locker) dropLocked(g *grant) {
-	delete(l.held, g.req.Key)
+	delete(l.held, g.key)
 	delete(l.byID, g.id)
 	l.dog.Forget(g.id)
 	l.signalLocked()
@@ -145,12 +145,12 @@ func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
 	l.dropLocked(g)
 	wall := time.Now()
 	l.endings.add(&ending{
-		key: g.req.Key, fence: g.fence, owner: g.req.Owner, note: g.note, at: now, wall: wall,
+		key: g.key, fence: g.fence, owner: g.owner, note: g.note, at: now, wall: wall,
 		lost: &LostError{Fence: g.fence, Cause: cause, LostAt: wall},
 	})
 	l.observe.Lost(cause, now.Sub(g.asked))
-	l.lineLocked(slog.LevelError, "lock lost", "key", g.req.Key, "fence", g.fence, "cause", cause,
-		"owner", g.req.Owner, "held_for", now.Sub(g.asked).Round(time.Millisecond))
+	l.lineLocked(slog.LevelError, "lock lost", "key", g.key, "fence", g.fence, "cause", cause,
+		"owner", g.owner, "held_for", now.Sub(g.asked).Round(time.Millisecond))
 	// Our token may still be there, or be brought back by a late renewal. A
 	// minimum hold lasts, as it does when the process dies.
 	l.scheduleLocked(l.addChoreLocked(g, false), now)

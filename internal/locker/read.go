@@ -77,11 +77,11 @@ func (l *Locker) List() []Entry {
 		entries = append(entries, Entry{State: EntryState(st.State), Key: st.Key, Owner: st.Owner, Note: st.Note, At: st.AcquiredAt, Status: &st})
 	}
 	for key, asking := range l.asking {
-		for g := range asking {
+		for _, g := range asking {
 			if g.waiter != nil {
 				continue
 			}
-			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.req.Owner, Note: g.note, At: ago(g.entered)})
+			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.owner, Note: g.note, At: ago(g.entered)})
 		}
 	}
 	entries = append(entries, l.placesLocked(ago)...)

@@ -45,7 +45,7 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 	}
 	g := l.heldLocked(key, now)
 	if g != nil && g.matches(h) {
-		if !o.Force && g.req.Owner != "" && h == (Handle{}) {
+		if !o.Force && g.owner != "" && h == (Handle{}) {
 			return nil, false, ErrOwnerMismatch
 		}
 		c := l.giveLocked(g, o.SkipMinHold)
@@ -143,7 +143,7 @@ func (l *Locker) ReleaseWhere(ctx context.Context, owner string, all bool) (rele
 	now := l.now()
 	var batch []*chore
 	for _, g := range l.held {
-		if (all || g.req.Owner == owner) && l.aliveLocked(g, now) {
+		if (all || g.owner == owner) && l.aliveLocked(g, now) {
 			c := l.giveLocked(g, false)
 			c.revocable = true
 			batch = append(batch, c)

@@ -1,9 +1,6 @@
 package locker
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // GrantID numbers the grants of this process. Every grant is a generation of
 // its own: nothing that belongs to one ID ever touches another.
@@ -24,16 +21,6 @@ type Request struct {
 	// grant's if the owner holds the lock already; the others are defaults
 	// then and are not compared.
 	Given []Parameter
-}
-
-// owned returns the request without what only its answer needs, and with
-// strings of its own: the caller's may be parts of a whole HTTP request, which
-// a held lock would keep in memory.
-func (r Request) owned() Request {
-	r.Key = Key(strings.Clone(string(r.Key)))
-	r.Owner, r.Note = strings.Clone(r.Owner), strings.Clone(r.Note)
-	r.Given = nil
-	return r
 }
 
 // Parameter names a parameter of a request, as the API spells it.

@@ -22,7 +22,7 @@ func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
 	w := l.enterLocked(g, l.now())
 	refused := l.refused
 	l.mu.Unlock()
-	timer := time.NewTimer(g.req.Wait)
+	timer := time.NewTimer(g.wait)
 	defer timer.Stop()
 	for {
 		got, wait := l.nextStep(w, ctx.Err() != nil)
@@ -77,7 +77,7 @@ func (l *Locker) nextStep(w *waiter, leaving bool) (got *handed, wait time.Durat
 	case leaving, l.refusing != nil:
 		return nil, max(0, w.ends.Sub(now))
 	}
-	mine := w.number == 0 || l.lines[w.g.req.Key].oldest() == w || l.line == nil
+	mine := w.number == 0 || l.lines[w.g.key].oldest() == w || l.line == nil
 	if mine && w.askAt <= now && now < w.ends || w.never() {
 		w.asking = true
 		return nil, -1
@@ -160,7 +160,7 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 			l.observe.HandedOver(now.Sub(hinted))
 		}
 		l.leaveLocked(w, now)
-		if next := l.lines[w.g.req.Key].oldest(); next != nil && (next.number == 0 || next.number != w.rest) {
+		if next := l.lines[w.g.key].oldest(); next != nil && (next.number == 0 || next.number != w.rest) {
 			next.askNoLaterThan(now) // it came too late to be left the place
 		}
 		st, err := l.grantLocked(ctx, w.g, got.answer, now)
@@ -224,7 +224,7 @@ func (l *Locker) giveUp(w *waiter, why error) error {
 
 func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 	g := w.g
-	at := l.lines[g.req.Key]
+	at := l.lines[g.key]
 	oldest := l.leaveLocked(w, now)
 	l.askedLocked(g)
 	if l.line != nil && (oldest || len(at.waiters) == 0) {
@@ -234,22 +234,22 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 		}
 		switch {
 		case len(at.waiters) == 0:
-			l.departLocked(g.req.Key, 0, 0)
+			l.departLocked(g.key, 0, 0)
 		case w.number != 0 && rest != 0 && l.refusing == nil:
-			l.departLocked(g.req.Key, w.number, rest)
+			l.departLocked(g.key, w.number, rest)
 		}
 	}
 	if why == nil {
-		why = w.verdict(l.heldLocked(g.req.Key, now) != nil)
+		why = w.verdict(l.heldLocked(g.key, now) != nil)
 	}
 	if g.lateUntil != 0 && g.inDoubt {
 		l.scheduleLocked(l.addChoreLocked(g, true), now)
 		if errors.Is(why, ErrAcquireUnresolved) {
-			l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.req.Key, "err", w.trouble)
+			l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.key, "err", w.trouble)
 		}
 	}
 	if errors.Is(why, ErrKeyConflict) {
-		l.conflictLocked(g.req.Key, why)
+		l.conflictLocked(g.key, why)
 	}
 	return why
 }

@@ -76,8 +76,8 @@ func (l *Locker) prepareLocked(grants []*grant, now Instant) extensions {
 		// Executed after the lease's end, it would revive a lost lock.
 		notAfter := min(now.Add(l.cfg.StoreTimeout), g.validUntil)
 		g.inFlightUntil = notAfter
-		item := extension{grant: g, ask: Renewal{Key: g.req.Key, Token: g.token, NotAfter: notAfter}}
-		if g.req.Renew && !g.capped {
+		item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: notAfter}}
+		if g.renew && !g.capped {
 			item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
 			g.sending(notAfter, item.ask.Keep)
 		}
