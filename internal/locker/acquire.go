@@ -172,7 +172,7 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 		refusal = ErrShuttingDown
 	}
 	if refusal != nil {
-		l.scheduleLocked(l.addChoreLocked(g, true), now)
+		l.scheduleLocked(l.addChoreLocked(g, true, now), now)
 		return Status{}, refusal
 	}
 	if old != nil {
@@ -221,7 +221,7 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 		}
 		g.unanswered(now)
 	}
-	l.scheduleLocked(l.addChoreLocked(g, true), now)
+	l.scheduleLocked(l.addChoreLocked(g, true, now), now)
 	if held != nil || errors.Is(err, ErrKeyConflict) {
 		return err
 	}

@@ -62,11 +62,11 @@ func (c *chore) surrender(holder string, now Instant) Surrender {
 
 // addChoreLocked registers the compare-and-delete of a grant that has just
 // left the table, or that never got into it. It does not schedule it.
-func (l *Locker) addChoreLocked(g *grant, skipMinHold bool) *chore {
+func (l *Locker) addChoreLocked(g *grant, skipMinHold bool, now Instant) *chore {
 	c := &chore{
 		key: g.key, token: g.token, fence: g.fence, owner: g.owner, note: g.note,
 		lateUntil: max(g.lateUntil, g.inFlightUntil), giveUp: g.storeUntil.Add(l.cfg.StoreTimeout),
-		leaseEnds: g.validUntil, since: l.now(), settled: make(chan struct{}), index: -1,
+		leaseEnds: g.validUntil, since: now, settled: make(chan struct{}), index: -1,
 	}
 	if !skipMinHold && g.minHold > 0 {
 		c.keepUntil = g.asked.Add(g.minHold)

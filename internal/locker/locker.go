@@ -153,7 +153,7 @@ func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
 		"owner", g.owner, "held_for", now.Sub(g.asked).Round(time.Millisecond))
 	// Our token may still be there, or be brought back by a late renewal. A
 	// minimum hold lasts, as it does when the process dies.
-	l.scheduleLocked(l.addChoreLocked(g, false), now)
+	l.scheduleLocked(l.addChoreLocked(g, false, now), now)
 }
 
 // learnLocked takes in what an answer told of the store's clock.

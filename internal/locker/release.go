@@ -48,7 +48,7 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 		if !o.Force && g.owner != "" && h == (Handle{}) {
 			return nil, false, ErrOwnerMismatch
 		}
-		c := l.giveLocked(g, o.SkipMinHold)
+		c := l.giveLocked(g, o.SkipMinHold, now)
 		c.revocable = true
 		return c, true, nil
 	}
@@ -67,13 +67,13 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 }
 
 // giveLocked takes a held grant out of the table, to be given back.
-func (l *Locker) giveLocked(g *grant, skipMinHold bool) *chore {
+func (l *Locker) giveLocked(g *grant, skipMinHold bool, now Instant) *chore {
 	l.dropLocked(g)
 	if l.closing {
 		l.released++
 	}
-	c := l.addChoreLocked(g, skipMinHold)
-	c.heldFor = l.now().Sub(g.asked)
+	c := l.addChoreLocked(g, skipMinHold, now)
+	c.heldFor = now.Sub(g.asked)
 	return c
 }
 
@@ -107,18 +107,19 @@ func (l *Locker) hurry(ctx context.Context, c *chore) {
 func (l *Locker) tellOutcome(c *chore, first bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
 	if !c.isSettled() {
 		c.told = true
 		if first {
 			l.observe.Released(ReleaseUnconfirmed, c.heldFor)
 			l.lineLocked(slog.LevelWarn, "release not confirmed by the store: repeating it", "key", c.key, "fence", c.fence)
 		}
-		return &UnconfirmedError{FreeWithin: max(0, c.giveUp.Sub(now))}
+		return &UnconfirmedError{FreeWithin: max(0, c.giveUp.Sub(l.now()))}
 	}
-	c.told = false // this answer tells it
-	if e := l.endings.find(c.key, Handle{Fence: c.fence}, now); e != nil && e.fence == c.fence {
-		l.endings.drop(e)
+	if c.told { // as unconfirmed, so that its end may be remembered
+		c.told = false // this answer tells it
+		if e := l.endings.find(c.key, Handle{Fence: c.fence}, l.now()); e != nil && e.fence == c.fence {
+			l.endings.drop(e)
+		}
 	}
 	if c.outcome != nil {
 		if first {
@@ -144,7 +145,7 @@ func (l *Locker) ReleaseWhere(ctx context.Context, owner string, all bool) (rele
 	var batch []*chore
 	for _, g := range l.held {
 		if (all || g.owner == owner) && l.aliveLocked(g, now) {
-			c := l.giveLocked(g, false)
+			c := l.giveLocked(g, false, now)
 			c.revocable = true
 			batch = append(batch, c)
 		}
@@ -199,7 +200,7 @@ func (l *Locker) GiveBack(id GrantID) {
 	if g.answers > 0 || g.published {
 		return
 	}
-	c := l.giveLocked(g, true)
+	c := l.giveLocked(g, true, now)
 	l.observe.Released(ReleaseGivenBack, c.heldFor)
 	l.lineLocked(slog.LevelInfo, "grant given back: the caller had gone before it was told", "key", c.key, "fence", c.fence)
 	l.scheduleLocked(c, now)

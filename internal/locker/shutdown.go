@@ -78,7 +78,7 @@ func (l *Locker) takeCleared(mode ReleaseMode, last bool) (batch []*chore, held 
 		switch {
 		case mode != ModeRelease && g.tethers <= 0, mode == ModeDrop && last:
 			l.dropLocked(g)
-			c := l.addChoreLocked(g, false)
+			c := l.addChoreLocked(g, false, now)
 			c.heldFor = now.Sub(g.asked)
 			batch = append(batch, c)
 		default:

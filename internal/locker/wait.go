@@ -153,7 +153,7 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 	switch err := got.err; {
 	case err == nil && w.g.usedUp(now):
 		// Granted long ago, by a request that was not answered until now.
-		l.scheduleLocked(l.addChoreLocked(w.g, true), now)
+		l.scheduleLocked(l.addChoreLocked(w.g, true, now), now)
 		w.renew(l.cfg.Holder, now)
 	case err == nil:
 		if hinted != 0 {
@@ -243,7 +243,7 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 		why = w.verdict(l.heldLocked(g.key, now) != nil)
 	}
 	if g.lateUntil != 0 && g.inDoubt {
-		l.scheduleLocked(l.addChoreLocked(g, true), now)
+		l.scheduleLocked(l.addChoreLocked(g, true, now), now)
 		if errors.Is(why, ErrAcquireUnresolved) {
 			l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.key, "err", w.trouble)
 		}
@@ -272,10 +272,11 @@ func (w *waiter) verdict(heldHere bool) error {
 
 // handOver gives back what a chore is about and has the store grant it to the
 // next waiter of this sidecar in the same step, if there is one and nobody
-// elsewhere is ahead of it. False means that nothing was done.
+// elsewhere is ahead of it. False means that nothing was done. The chore is one
+// that was made just now.
 func (l *Locker) handOver(c *chore) bool {
 	l.mu.Lock()
-	now := l.now()
+	now := c.since
 	w := l.lines[c.key].oldest()
 	if l.line == nil || l.refusing != nil || w == nil || w.number == 0 || w.asking || w.given != nil || c.keepUntil > now || w.ends <= now {
 		l.mu.Unlock()

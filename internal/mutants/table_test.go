@@ -64,7 +64,7 @@ var mutants = []mutant{
 	{"clean-up only once", "internal/locker/chores.go",
 		"if sent > c.lateUntil {", "if true {", lease},
 	{"clean-up of a lost lock left out", "internal/locker/locker.go",
-		"l.scheduleLocked(l.addChoreLocked(g, false), now)", "_ = g", lease},
+		"l.scheduleLocked(l.addChoreLocked(g, false, now), now)", "_ = g", lease},
 	{"clean-up given up at the first failure", "internal/locker/chores.go",
 		"if now >= c.giveUp {", "if true {", lease},
 	{"clean-up without end", "internal/locker/chores.go",

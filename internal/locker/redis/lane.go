@@ -172,14 +172,13 @@ func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (u
 		return nil
 	}
 	cmds := make([]goredis.Cmder, len(batch))
-	now := l.p.connector.now()
+	r := reading{sent: l.p.connector.now()}
 	at := func(i locker.Instant) string {
-		return strconv.FormatInt(l.p.connector.clock.translate(i, now), 10)
+		return strconv.FormatInt(l.p.connector.clock.translate(i, r.sent), 10)
 	}
 	for i, c := range batch {
 		cmds[i] = c.command(ctx, whole, at)
 	}
-	r := reading{sent: l.p.connector.now()}
 	l.link.wire.sent = false
 	l.link.transmit(ctx, cmds)
 	r.received = l.p.connector.now()
