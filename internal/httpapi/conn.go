@@ -20,9 +20,11 @@ var errCallerEnded = errors.New("the caller ended the connection before the answ
 type conns struct {
 	locks Locks
 	limit int64
-	idle  time.Duration // net/http's idle timeout
+	idle  time.Duration // how long a connection may wait for a request
 	open  atomic.Int64
 	hurry atomic.Bool // close without lingering
+
+	detachAfter time.Duration
 
 	mu       sync.Mutex
 	attended map[*conn]struct{} // those that net/http does not know of

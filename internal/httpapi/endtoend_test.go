@@ -32,7 +32,7 @@ type sidecar struct {
 	client  *http.Client
 }
 
-func newSidecar(t *testing.T, network string, backend locker.Backend) *sidecar {
+func newSidecar(t *testing.T, network string, backend locker.Backend, alter ...func(*Server)) *sidecar {
 	t.Helper()
 	l, err := locker.New(locker.Config{Holder: "shop/web-0"}, backend, unwatched{})
 	if err != nil {
@@ -43,7 +43,11 @@ func newSidecar(t *testing.T, network string, backend locker.Backend) *sidecar {
 	wg.Go(func() { l.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	s := &sidecar{Locker: l, t: t, network: network, url: "http://localhost"}
-	_, s.address = serve(t, network, testConfig(l))
+	server := New(testConfig(l))
+	for _, f := range alter {
+		f(server)
+	}
+	s.address = serveOn(t, network, server)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, s.address)
 	}}

@@ -25,17 +25,26 @@ func (a *api) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	st, repeated, err := a.Locks.Acquire(r.Context(), req)
-	if err != nil {
-		return unresolved(err)
+	if req.Wait > 0 && connOf(r) != nil {
+		return a.acquireWaiting(w, r, req)
+	}
+	var got acquired
+	got.st, got.repeated, got.err = a.Locks.Acquire(r.Context(), req)
+	return a.tellAcquired(w, r, got)
+}
+
+// tellAcquired answers with the outcome of a request for a lock.
+func (a *api) tellAcquired(w http.ResponseWriter, r *http.Request, got acquired) error {
+	if got.err != nil {
+		return unresolved(got.err)
 	}
 	status := http.StatusCreated
-	if repeated {
+	if got.repeated {
 		status = http.StatusOK
 	}
-	return a.deliver(w, r, st, func() error {
-		w.Header().Set(fenceHeader, strconv.FormatInt(int64(st.Fence), 10))
-		return respond(w, r, status, describeGrant(st))
+	return a.deliver(w, r, got.st, func() error {
+		w.Header().Set(fenceHeader, strconv.FormatInt(int64(got.st.Fence), 10))
+		return respond(w, r, status, describeGrant(got.st))
 	})
 }
 

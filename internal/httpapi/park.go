@@ -1,6 +1,10 @@
 package httpapi
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // parkAfter is for how long net/http keeps a connection that waits for its next
 // request. It spends some 18 KiB on one, buffers and a stack, whatever comes
@@ -110,5 +114,16 @@ func (cs *conns) endParked() {
 	cs.closing = true
 	for c := range cs.attended {
 		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// closeAttended closes all connections that net/http does not know of.
+func (cs *conns) closeAttended() {
+	cs.endParked()
+	cs.mu.Lock()
+	open := slices.Collect(maps.Keys(cs.attended))
+	cs.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
 	}
 }

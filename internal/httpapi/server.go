@@ -36,7 +36,7 @@ func New(cfg Config) *Server {
 		cfg.MaxConnections = 8192
 	}
 	s := newServer(newAPI(cfg), cfg.Log)
-	s.conns = &conns{locks: cfg.Locks, limit: int64(cfg.MaxConnections), idle: idleTimeout}
+	s.conns = &conns{locks: cfg.Locks, limit: int64(cfg.MaxConnections), idle: idleTimeout, detachAfter: detachAfter}
 	s.http.IdleTimeout = parkAfter
 	s.http.ConnContext = withConn
 	s.http.ConnState = noteState
@@ -103,7 +103,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) close() {
 	if s.conns != nil {
 		s.conns.hurry.Store(true)
-		s.conns.endParked()
+		s.conns.closeAttended()
 	}
 	_ = s.http.Close()
 }

@@ -45,6 +45,9 @@ var waysToLeave = map[string]func(*client){
 	"half-close": func(c *client) { _ = c.Conn.(interface{ CloseWrite() error }).CloseWrite() },
 }
 
+// detachAtOnce takes connections from net/http as soon as their callers wait.
+func detachAtOnce(s *Server) { s.conns.detachAfter = 0 }
+
 // queueing is one key that is handed on from waiter to waiter.
 type queueing struct {
 	t      *testing.T
@@ -235,7 +238,7 @@ func TestAWaiterThatLeavesAroundTheGrantHoldsUpNobodyAndLeavesNothing(t *testing
 		var running sync.WaitGroup
 		for i := range queues {
 			q := &queueing{
-				t: t, pods: []*sidecar{newSidecar(t, network, store), newSidecar(t, network, store)},
+				t: t, pods: []*sidecar{newSidecar(t, network, store, detachAtOnce), newSidecar(t, network, store)},
 				key: locker.Key(fmt.Sprint("k", i)), random: rand.New(rand.NewPCG(seed, uint64(i))),
 			}
 			queues[i] = q
