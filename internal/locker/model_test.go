@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -34,7 +33,8 @@ func TestAnySequenceOfRequestsAndFaultsKeepsTheInvariants(t *testing.T) {
 				"cut": m.cut, "heal": m.heal, "crash": m.crash, "wipe": m.wipe,
 				"lose a reply": m.loseReply, "hold a request back": m.holdBack, "delay a reply": m.delayReply,
 				"duplicate": m.duplicate,
-				"":          m.check,
+				"POST wait": m.wait, "POST wait again": m.wait, "give up": m.giveUp, "cut a listener": m.cutListener,
+				"": m.check,
 			})
 			m.settle(rt)
 		})
@@ -63,6 +63,9 @@ type machine struct {
 	pods    []*pod
 	crashed []*pod
 	keys    map[locker.Key]*modelKey
+	waits   []*modelWait
+	asked   int
+	wiped   locker.Instant
 }
 
 func (m *machine) drawPod(t *rapid.T) *pod {
@@ -101,11 +104,12 @@ func (m *machine) repeat(t *rapid.T) {
 
 func (m *machine) ask(t *rapid.T, p *pod, k *modelKey, r locker.Request) {
 	began := m.now()
-	mine, valid := k.of(p), k.valid(began)
 	_, _, taken := m.store.Value(r.Key)
-	healthy := p.healthy(began)
+	healthy := p.healthy(began) && m.quiet(r.Key)
 	st, repeated, err := p.Acquire(context.Background(), r)
 	now := m.now()
+	m.hear(t)
+	mine := k.of(p)
 	if now.Sub(began) > storeTimeout {
 		t.Fatalf("POST took %v", now.Sub(began))
 	}
@@ -116,19 +120,7 @@ func (m *machine) ask(t *rapid.T, p *pod, k *modelKey, r locker.Request) {
 		}
 		mine.until = st.ValidUntil
 	case err == nil:
-		for _, other := range valid {
-			if now < other.until {
-				t.Fatalf("%s was granted %q with fence %d while it is held by %v", p.name, r.Key, st.Fence, other)
-			}
-		}
-		if st.Fence <= k.highest {
-			t.Fatalf("fence %d of %q after %d", st.Fence, r.Key, k.highest)
-		}
-		if mine != nil {
-			k.drop(mine) // superseded in its own sidecar
-		}
-		k.highest = st.Fence
-		k.holds = append(k.holds, &modelHold{pod: p, owner: r.Owner, fence: st.Fence, ttl: st.TTL, from: now, until: st.ValidUntil})
+		m.grant(t, r.Key, k, &modelHold{pod: p, owner: r.Owner, fence: st.Fence, ttl: st.TTL, from: now, until: st.ValidUntil})
 	default:
 		var held *locker.HeldError
 		if healthy && !taken && mine == nil {
@@ -159,7 +151,7 @@ func (m *machine) delete(t *rapid.T) {
 	if certain && err != nil {
 		t.Fatalf("DELETE of %q by %v: %v", key, h, err)
 	}
-	if _, _, taken := m.store.Value(key); certain && taken {
+	if _, _, taken := m.store.Value(key); certain && taken && m.quiet(key) {
 		t.Fatalf("%q is taken after its release", key)
 	}
 	if err := p.tryRelease(key, h.fence); err == nil && certain {
@@ -254,6 +246,7 @@ func (m *machine) duplicate(t *rapid.T) {
 func (m *machine) crash(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.pods)-1).Draw(t, "pod")
 	m.pods[i].crash()
+	m.forget(m.pods[i])
 	m.crashed = append(m.crashed, m.pods[i])
 	m.pods[i] = m.world.pod(m.pods[i].name)
 	for key := range m.keys {
@@ -266,6 +259,7 @@ func (m *machine) crash(t *rapid.T) {
 func (m *machine) wipe(*rapid.T) {
 	m.pass(time.Millisecond)
 	m.store.Wipe()
+	m.wiped = m.now()
 	for _, k := range m.keys {
 		for _, h := range k.holds {
 			if h.forgot == 0 {
@@ -278,7 +272,7 @@ func (m *machine) wipe(*rapid.T) {
 
 // check compares what every sidecar says with the model, after each command.
 func (m *machine) check(t *rapid.T) {
-	synctest.Wait()
+	m.hear(t)
 	now := m.now()
 	for key, k := range m.keys {
 		for _, p := range m.pods {
@@ -327,10 +321,8 @@ func (m *machine) settle(t *rapid.T) {
 		p.set(func() { p.cut, p.next = false, nil })
 	}
 	m.pass(2 * storeTimeout)
-	for _, p := range m.pods {
-		p.ReleaseWhere(context.Background(), "", true)
-	}
-	m.pass(12 * time.Second)
+	m.serveAll(t)
+	m.pass(15 * time.Second)
 	for _, p := range m.pods {
 		if n := p.Residue(); n != 0 {
 			t.Fatalf("%d things are left in the table of %s", n, p.name)
@@ -340,10 +332,17 @@ func (m *machine) settle(t *rapid.T) {
 		if _, left, taken := m.store.Value(key); taken {
 			t.Fatalf("%q is still taken for %v", key, left)
 		}
+		if left := m.store.LineTTL(key); left != 0 {
+			t.Fatalf("the line for %q is still there for %v", key, left)
+		}
 	}
 }
 
 func (m *machine) end() {
+	for _, w := range m.waits {
+		w.leave()
+	}
+	m.pass(2 * storeTimeout)
 	for _, p := range append(m.pods, m.crashed...) {
 		p.crash()
 		p.faults.Close()

@@ -36,7 +36,7 @@ func (w *world) pod(name string) *pod {
 func (p *pod) shake(now locker.Instant) { p.shaky = now.Add(5 * time.Second) }
 
 func (p *pod) plan(now locker.Clock) lockertest.Plan {
-	return func(lockertest.Call) lockertest.Fault {
+	return func(call lockertest.Call) lockertest.Fault {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		switch {
@@ -47,6 +47,9 @@ func (p *pod) plan(now locker.Clock) lockertest.Plan {
 			p.shake(now())
 			fault := p.next[0]
 			p.next = p.next[1:]
+			if call.Op == lockertest.OpAcquireInLine || call.Op == lockertest.OpHandOver {
+				fault.Duplicates = 0 // not something that a connection can do once it has answered
+			}
 			return fault
 		}
 		return lockertest.Fault{}
