@@ -19,6 +19,7 @@ type modelWait struct {
 	pod   *pod
 	req   locker.Request
 	leave context.CancelFunc
+	began locker.Instant
 	ends  locker.Instant // when its caller waits no more
 	got   chan waited
 }
@@ -40,7 +41,7 @@ func (m *machine) wait(t *rapid.T) {
 	r.TTL, r.Note = drawTTL(t), fmt.Sprint("wait ", m.asked)
 	r.Wait = time.Duration(rapid.IntRange(200, 15_000).Draw(t, "wait in ms")) * time.Millisecond
 	ctx, leave := context.WithCancel(context.Background())
-	w := &modelWait{pod: m.drawPod(t), req: r, leave: leave, ends: m.now().Add(r.Wait), got: make(chan waited, 1)}
+	w := &modelWait{pod: m.drawPod(t), req: r, leave: leave, began: m.now(), ends: m.now().Add(r.Wait), got: make(chan waited, 1)}
 	go func() {
 		a := waited{modelWait: w}
 		a.st, a.repeated, a.err = w.pod.Acquire(ctx, r)
@@ -77,6 +78,13 @@ func (m *machine) forget(p *pod) {
 	})
 }
 
+// waitedFor tells whether somebody has waited for the key for so long.
+func (m *machine) waitedFor(key locker.Key, long time.Duration) bool {
+	return slices.ContainsFunc(m.waits, func(w *modelWait) bool {
+		return w.req.Key == key && w.began.Add(long) < m.now()
+	})
+}
+
 // quiet tells whether nobody waits for the key, nor has a moment ago.
 func (m *machine) quiet(key locker.Key) bool {
 	waits := slices.ContainsFunc(m.waits, func(w *modelWait) bool { return w.req.Key == key })
@@ -99,7 +107,9 @@ func (m *machine) hear(t *rapid.T) {
 			return false
 		}
 	})
-	slices.SortStableFunc(answers, func(a, b waited) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(answers, func(a, b waited) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.st.Fence, b.st.Fence))
+	})
 	for _, a := range answers {
 		m.judge(t, a)
 	}
@@ -154,10 +164,20 @@ func (m *machine) grant(t *rapid.T, key locker.Key, k *modelKey, h *modelHold) {
 	k.holds = append(k.holds, h)
 }
 
-// serveAll gives back all that is held until nobody waits any more.
+// serveAll gives back all that is held until nobody waits any more. Nobody may
+// wait for a free key for longer than it takes to find out who has died.
 func (m *machine) serveAll(t *rapid.T) {
+	const longest = 4 * time.Second
+	free := make(map[locker.Key]time.Duration)
 	for {
 		m.hear(t)
+		for key := range m.keys {
+			if _, _, taken := m.store.Value(key); taken {
+				free[key] = 0
+			} else if free[key] += time.Second; free[key] > longest && m.waitedFor(key, longest) {
+				t.Fatalf("%q is free for %v and those who wait do not take it", key, free[key])
+			}
+		}
 		last := len(m.waits) == 0
 		for _, p := range m.pods {
 			m.hear(t) // what the release before has brought
