@@ -155,6 +155,13 @@ func (w *wire) Release(ctx context.Context, surrenders []locker.Surrender) []loc
 	return w.Faulty.Release(ctx, surrenders)
 }
 
+// forget gives up what the wire remembers.
+func (w *wire) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leases = make(map[locker.Token]*lease)
+}
+
 func (w *wire) givingBack(surrenders ...locker.Surrender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

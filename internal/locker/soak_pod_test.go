@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type soaked struct {
 	*sidecar
 	world  *world
 	faults *lockertest.Faulty
+	wire   *wire
 	alive  context.Context // over once the process has ended
 	die    context.CancelFunc
 
@@ -51,6 +53,9 @@ const (
 // its data it runs only one: a new one would not know which fences there were.
 func (s *slot) live(end locker.Instant) {
 	for {
+		for _, c := range s.lives {
+			c.bury()
+		}
 		c := s.begin()
 		until := end
 		if !s.wipes {
@@ -93,7 +98,8 @@ func (s *slot) begin() *soaked {
 	c := &soaked{world: s.world}
 	c.alive, c.die = context.WithCancel(context.Background())
 	c.faults = lockertest.NewFaulty(s.audit, c.plan(s.random.Uint64()))
-	c.sidecar = s.sidecarOn(s.name, newWire(s.t, s.world.now, c.faults), locker.Config{})
+	c.wire = newWire(s.t, s.world.now, c.faults)
+	c.sidecar = s.sidecarOn(s.name, c.wire, locker.Config{})
 	s.set(func() { s.lives, s.empty = append(s.lives, c), false })
 	return c
 }
@@ -193,6 +199,26 @@ func (c *soaked) terminate(mode locker.ReleaseMode) {
 		c.t.Errorf("%d wait after a shutdown (%s)", n, mode)
 	}
 	c.crash()
+}
+
+// bury gives up the memory of a process that has been dead for so long that
+// nothing of it is on its way any more.
+func (c *soaked) bury() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == 0 || c.dead.Add(time.Minute) > c.world.now() {
+		return
+	}
+	c.noTokens()
+	c.log.reset()
+	c.wire.forget()
+}
+
+// noTokens fails the test if a token is in the log.
+func (c *soaked) noTokens() {
+	if strings.Contains(c.log.String(), "ls1/") {
+		c.t.Error("a token is in the log")
+	}
 }
 
 // isDead tells whether the process has ended.

@@ -152,6 +152,12 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
+func (b *safeBuffer) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.b = bytes.Buffer{}
+}
+
 // watched is an observer that counts.
 type watched struct {
 	mu                    sync.Mutex
