@@ -21,7 +21,7 @@ const password = "s3cr3t-of-the-test"
 
 // minimal are the rules that the package comment tells an operator to set.
 var minimal = strings.Fields("on resetkeys ~lock:* resetchannels &lock:* -@all " +
-	"+eval +evalsha +time +get +set +del +pexpire +pttl +hset +hget +hmget +hdel " +
+	"+eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget +hdel " +
 	"+zadd +zrem +zrange +zrank +zcard +publish +subscribe")
 
 func setUser(server *redistest.Server, rules ...string) {

@@ -114,8 +114,13 @@ func (c *call) text(i int) (string, error) {
 	return s, nil
 }
 
-// number returns field i of the reply as an integer.
+// number returns field i of the reply, an integer or the text of one.
 func (c *call) number(i int) (int64, error) {
+	if i < len(c.reply) {
+		if n, ok := c.reply[i].(int64); ok {
+			return n, nil
+		}
+	}
 	s, err := c.text(i)
 	if err != nil {
 		return 0, err

@@ -23,7 +23,7 @@
 // With the prefix "lock:", a Redis user needs exactly
 //
 //	ACL SETUSER locksidecar on >PASSWORD resetkeys ~lock:* resetchannels &lock:* -@all
-//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hget +hmget +hdel
+//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget +hdel
 //	    +zadd +zrem +zrange +zrank +zcard +publish +subscribe
 //
 // and +select for a database other than 0. With +info and +config|get besides,

@@ -201,7 +201,7 @@ func TestTheScriptsAndTheLockerAgreeWhenToAsk(t *testing.T) {
 		}
 	}
 	want := fmt.Sprintf("local ASK_EVERY, DEAD_AFTER = %d, %d ", locker.AskEvery.Milliseconds(), locker.DeadAfter.Milliseconds())
-	if !strings.Contains(read("line"), want) {
+	if !strings.Contains(library("line"), want) {
 		t.Errorf("the library line does not say %q", want)
 	}
 }

@@ -11,18 +11,22 @@ import (
 // first argument, and with its server's clock in µs; see [pipeline].
 //
 // Some need libraries. Redis has none that would do, so these are put before the
-// script, each once and after those that it needs itself.
+// script, after those that they need themselves.
 var (
 	//go:embed scripts
 	sources embed.FS
 
-	acquireScript  = newScript("line", "claim", "acquire")
+	acquireScript  = newScript("acquire", library("common"), waiting, library("claim"))
 	renewScript    = newScript("renew")
-	releaseScript  = newScript("line", "surrender", "release")
-	inspectScript  = newScript("line", "inspect")
+	releaseScript  = newScript("release", library("common"), freed, library("surrender"))
+	inspectScript  = newScript("inspect", library("common"), library("line"))
 	annotateScript = newScript("annotate")
-	leaveScript    = newScript("line", "leave")
-	handOverScript = newScript("line", "claim", "surrender", "handover")
+	leaveScript    = newScript("leave", library("common"), library("line"), front, library("place"))
+	handOverScript = newScript("handover", library("common"), waiting, freed, library("claim"), library("surrender"))
+
+	waiting = function("waiting", library("line"), front, library("place"))
+	freed   = function("freed", library("line"), front)
+	front   = function("front")
 )
 
 // script is a Lua script and the name by which a server that has seen it
@@ -32,23 +36,25 @@ type script struct {
 	sha    string
 }
 
-// newScript joins the named files, libraries first. What comes of them begins
-// with the last one's first line, by which people and tests know a script.
-func newScript(names ...string) *script {
-	var all strings.Builder
-	main := read(names[len(names)-1])
+// newScript puts libraries before the named file. What comes of it begins with
+// the file's first line, by which people and tests know a script.
+func newScript(name string, libraries ...string) *script {
+	main := library(name)
 	first, _, _ := strings.Cut(main, "\n")
-	all.WriteString(first + "\n")
-	for _, library := range names[:len(names)-1] {
-		all.WriteString(read(library))
-	}
-	all.WriteString(main)
-	source := all.String()
+	source := first + "\n" + strings.Join(libraries, "") + main
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, sha: hex.EncodeToString(sum[:])}
 }
 
-func read(name string) string {
+// function makes a Lua function of the named file and its libraries, under its
+// name. A server makes what is in it only when it is called: not for a lock that
+// nobody waits for.
+func function(name string, libraries ...string) string {
+	return "local function " + name + "(...)\n" + strings.Join(libraries, "") + library(name) + "end\n"
+}
+
+// library returns the text of the named file.
+func library(name string) string {
 	text, err := sources.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
 		panic(err) // it was not embedded

@@ -1,5 +1,5 @@
 -- acquire: grant a lock that is free, once for each token, or wait for it.
--- Needs line and claim.
+-- Needs claim.
 --
 -- KEYS   1 the lock: string, holds the token of whoever has it
 --        2 its grant record: hash of fence, since (server µs), note, token
@@ -23,8 +23,9 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local outcome = claim(true, KEYS[1], KEYS[2], now, unpack(ARGV, 2))
+local stamp = string.format('%.0f', now)
+local outcome = claim(true, KEYS[1], KEYS[2], now, stamp, unpack(ARGV, 2))
 if outcome.err then
   return outcome
 end
-return {ARGV[1], string.format('%.0f', now), unpack(outcome)}
+return {ARGV[1], stamp, unpack(outcome)}

@@ -1,5 +1,5 @@
 -- claim: grant a lock that is free, once for each token, or wait for it. A
--- library, which needs line.
+-- library, which needs common and waiting.
 --
 -- It returns what stands behind id and now in the replies of acquire. Without
 -- may, it grants no lock that is free, as if another were first in line.
@@ -28,41 +28,38 @@ local function next_fence(now, floor, last)
   return string.format('%.0f', fence)
 end
 
--- line_for returns the line, in which it is the turn's if there is one; nil if
--- there is neither line nor turn.
+-- line_for returns the line, in which it is the turn's if there is one, and what
+-- can be done with it; nil if there is neither line nor turn.
 local function line_for(prefix, lock, now, turn)
   if not turn and line_length(prefix, lock) == 0 then
     return nil
   end
-  local line = open_line(prefix, lock, now, turn)
+  local can = waiting()
+  local line = can.open(prefix, lock, now)
   if turn then
-    line.step_out()
+    can.take_turn(line, turn)
   end
-  return line
+  return line, can
 end
 
 -- refuse ends a reply by what there is to say of the line, if there is one; left
 -- are the ms until the lock ends, if it is held.
-local function refuse(reply, line, turn, left)
+local function refuse(reply, line, can, turn, left)
+  local n = #reply
   if not line then
-    reply[#reply + 1] = '0'
+    reply[n + 1] = 0
     return reply
   end
-  local ahead, again
   if turn then
-    ahead, again = line.keep(left)
+    reply[n + 3], reply[n + 4] = can.keep(line, left)
+    reply[n + 2] = turn.number
   end
-  reply[#reply + 1] = line.length()
-  if turn then
-    for _, n in ipairs({turn.number, ahead, again}) do
-      reply[#reply + 1] = string.format('%.0f', n)
-    end
-  end
-  line.tell()
+  reply[n + 1] = can.length(line)
+  can.tell(line)
   return reply
 end
 
-local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor, not_after, note, outlives, process, number, rest, called, wait)
+local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep_for, floor, not_after, note, outlives, process, number, rest, called, wait)
   if now > tonumber(not_after) then
     return {'late'}
   end
@@ -73,7 +70,7 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
   elseif type(value) == 'table' then
     return value
   end
-  local record = redis.pcall('HMGET', record_key, 'fence', 'since', 'note', 'token')
+  local record = redis.pcall('HMGET', record_key, 'fence', 'token', 'since', 'note')
   if wrong_type(record) then
     return {'conflict-type'}
   elseif record.err then
@@ -81,13 +78,13 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
   end
 
   if value == token then
-    if record[4] ~= token or not record[1] then
+    if record[2] ~= token or not record[1] then
       return redis.error_reply('NOGRANT the lock is ours and the record of its grant is not there')
     end
     return {'granted', record[1]}
   end
 
-  local turn, line
+  local turn
   if process ~= '' then
     turn = {
       process = process, number = tonumber(number), rest = tonumber(rest),
@@ -100,40 +97,40 @@ local function claim_lock(may, lock, record_key, now, prefix, token, keep, floor
     if left < 0 then
       return {'conflict-ttl'}
     end
-    line = line_for(prefix, lock, now, turn)
+    local line, can = line_for(prefix, lock, now, turn)
     if line then
-      line.tidy()
+      can.tidy(line)
     end
-    local whose = record[4] == value and 'same' or 'other'
+    local whose = record[2] == value and 'same' or 'other'
     if #value > 1024 then
       value = '' -- not one of ours; nobody needs a large foreign value
     end
-    return refuse({'held', string.format('%.0f', left), value, record[2] or '', record[3] or '', whose}, line, turn, left)
+    return refuse({'held', left, value, record[3] or '', record[4] or '', whose}, line, can, turn, left)
   end
 
-  if record[4] == token then
+  if record[2] == token then
     return {'spent'}
   end
   local fence, implausible = next_fence(now, tonumber(floor), record[1])
   if not fence then
     return implausible
   end
-  line = line_for(prefix, lock, now, turn)
-  if line and line.wake() or turn and not (may and line.ours()) then
-    return refuse({'queued'}, line, turn)
+  local line, can = line_for(prefix, lock, now, turn)
+  if line and can.others_first(line) or turn and not (may and line.own == turn.number) then
+    return refuse({'queued'}, line, can, turn)
   end
 
-  call('HSET', record_key, 'fence', fence, 'since', string.format('%.0f', now), 'note', note, 'token', token)
-  call('PEXPIRE', record_key, string.format('%.0f', keep + outlives))
+  call('HSET', record_key, 'fence', fence, 'since', stamp, 'note', note, 'token', token)
+  call('PEXPIRE', record_key, keep_for + outlives)
   if turn then
-    line.pass(tonumber(keep))
+    can.pass(line, tonumber(keep_for))
   end
-  if line then
-    line.narrow()
+  if line and (line.width or 1) > 1 then
+    call('HDEL', line.places, 'width') -- the next waking wakes one place again
   end
-  call('SET', lock, token, 'PX', keep)
+  call('SET', lock, token, 'PX', keep_for)
   if line then
-    pcall(line.tell)
+    pcall(can.tell, line)
   end
   return {'granted', fence}
 end

@@ -1,5 +1,5 @@
 -- handover: give back a lock that is ours and claim it in the same step for
--- another caller of this process, who waits. Needs line, claim and surrender.
+-- another caller of this process, who waits. Needs claim, surrender and freed.
 --
 -- KEYS   1 the lock   2 its grant record
 -- ARGV   1 id of the call   2 prefix of all names   3 ms by which the record
@@ -13,17 +13,18 @@
 local prefix, outlives, token, keep, tombstone = unpack(ARGV, 2, 6)
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local stamp = string.format('%.0f', now)
 
 -- Sent again after it was carried out, it says so again.
 local verdict = 'ok'
 if redis.pcall('GET', KEYS[1]) ~= ARGV[7] then
   verdict = surrender(prefix, KEYS[1], outlives, token, keep, tombstone)
 end
-local outcome = claim(verdict == 'ok', KEYS[1], KEYS[2], now, prefix, unpack(ARGV, 7))
+local outcome = claim(verdict == 'ok', KEYS[1], KEYS[2], now, stamp, prefix, unpack(ARGV, 7))
 if outcome.err then
   outcome = {'-' .. outcome.err}
 end
 if verdict == 'ok' and keep == '0' and outcome[1] ~= 'granted' and outcome[1] ~= 'queued' then
-  call_next(prefix, KEYS[1], now)
+  call_next(freed, prefix, KEYS[1], now)
 end
-return {ARGV[1], string.format('%.0f', now), verdict, unpack(outcome)}
+return {ARGV[1], stamp, verdict, unpack(outcome)}

@@ -1,5 +1,5 @@
 -- leave: take a caller out of line, and pass on the wake-up that it may have
--- got. Needs line.
+-- got. Needs line, front and place.
 --
 -- KEYS   the lock alone; see renew
 -- ARGV   1 id of the call   2 prefix of all names   3 the process
@@ -10,15 +10,16 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if line_length(ARGV[2], KEYS[1]) > 0 then
-  local line = open_line(ARGV[2], KEYS[1], now, {
+  local line = open_line(ARGV[2], KEYS[1], now)
+  local left = leave(line, {
     process = ARGV[3], number = tonumber(ARGV[4]), rest = tonumber(ARGV[5]),
     called = tonumber(ARGV[6]), wait = 0,
   })
-  if line.leave() then
+  if left then
     if not redis.pcall('GET', KEYS[1]) then
-      line.wake()
+      front().wake(line)
     end
-    line.tell()
+    tell(line)
   end
 end
 return {ARGV[1], string.format('%.0f', now), 'ok'}

@@ -1,5 +1,5 @@
 -- release: give back locks that are ours, and wake those who are first in line
--- for them. Needs line and surrender.
+-- for them. Needs surrender and freed.
 --
 -- KEYS   the locks, and they alone; see renew
 -- ARGV   1 id of the call   2 prefix of all names   3 ms by which the grant
@@ -19,7 +19,7 @@ for i, key in ipairs(KEYS) do
   local at = 3 * i + 1
   local verdict = surrender(prefix, key, outlives, ARGV[at], ARGV[at + 1], ARGV[at + 2])
   if verdict == 'ok' and ARGV[at + 1] == '0' then
-    call_next(prefix, key, now)
+    call_next(freed, prefix, key, now)
   end
   reply[i + 2] = verdict
 end

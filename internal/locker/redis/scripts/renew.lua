@@ -44,7 +44,7 @@ local function renew(key, token, keep, not_after)
     return 'gone'
   end
   -- The record is for people and for the next fence; the lock does not need it.
-  redis.pcall('PEXPIRE', companion .. key .. '}', string.format('%.0f', keep + outlives))
+  redis.pcall('PEXPIRE', companion .. key .. '}', keep + outlives)
   return 'ok'
 end
 

@@ -31,6 +31,6 @@ local function surrender(prefix, key, outlives, token, keep, tombstone)
   if err then
     return err
   end
-  redis.pcall('PEXPIRE', prefix .. '#grant:{' .. key .. '}', string.format('%.0f', keep + outlives))
+  redis.pcall('PEXPIRE', prefix .. '#grant:{' .. key .. '}', keep + outlives)
   return 'ok'
 end
