@@ -26,6 +26,8 @@ type conns struct {
 
 	detachAfter time.Duration
 
+	lot *lot // watches those that wait; may be nil
+
 	mu       sync.Mutex
 	attended map[*conn]struct{} // those that net/http does not know of
 	closing  bool               // nothing is parked any more

@@ -21,12 +21,15 @@ import (
 const detachAfter = 100 * time.Millisecond
 
 // acquisition is a request for a lock that waits. It goes on in a goroutine of
-// its own, so that net/http's can be let go.
+// its own, so that net/http's can be let go. What it needs is kept here and not
+// on that goroutine's stack, whose size is most of what a waiter costs.
 type acquisition struct {
-	ctx   context.Context
-	leave context.CancelFunc // the caller has gone
-	done  chan acquired      // taken by the handler, unless it has detached
-	taken chan *detached     // has room
+	request locker.Request
+	ctx     context.Context
+	leave   context.CancelFunc // the caller has gone
+	got     acquired
+	done    chan struct{}  // taken by the handler, unless it has detached
+	taken   chan *detached // has room
 }
 
 // acquired is the outcome of an acquisition.
@@ -38,18 +41,17 @@ type acquired struct {
 
 // acquireWaiting answers a POST that waits.
 func (a *api) acquireWaiting(w http.ResponseWriter, r *http.Request, req locker.Request) error {
-	wait := &acquisition{done: make(chan acquired), taken: make(chan *detached, 1)}
+	wait := &acquisition{request: req, done: make(chan struct{}), taken: make(chan *detached, 1)}
 	c := connOf(r)
 	wait.ctx, wait.leave = context.WithCancel(withConn(context.Background(), c))
-	go a.carryOut(wait, req)
+	go a.carryOut(wait)
 	timer := time.NewTimer(c.all.detachAfter)
 	defer timer.Stop()
-	var got acquired
 	select {
-	case got = <-wait.done:
+	case <-wait.done:
 	case <-r.Context().Done():
 		wait.leave()
-		got = <-wait.done
+		<-wait.done
 	case <-timer.C:
 		d := c.detach(w, r, wait)
 		if d != nil {
@@ -58,32 +60,31 @@ func (a *api) acquireWaiting(w http.ResponseWriter, r *http.Request, req locker.
 		}
 		stop := context.AfterFunc(r.Context(), wait.leave)
 		defer stop()
-		got = <-wait.done
+		<-wait.done
 	}
 	defer wait.leave()
-	return a.tellAcquired(w, r, got)
+	return a.tellAcquired(w, r, wait.got)
 }
 
 // carryOut waits for the lock, and tells of it if nobody else does.
-func (a *api) carryOut(wait *acquisition, req locker.Request) {
-	var got acquired
-	got.st, got.repeated, got.err = a.acquireSafely(wait.ctx, req)
+func (a *api) carryOut(wait *acquisition) {
+	a.acquireSafely(wait)
 	select {
-	case wait.done <- got:
+	case wait.done <- struct{}{}:
 	case d := <-wait.taken:
-		a.finish(d, wait, got)
+		a.finish(d, wait)
 	}
 }
 
 // acquireSafely is Acquire that turns a panic into an error, as a handler does.
-func (a *api) acquireSafely(ctx context.Context, req locker.Request) (st locker.Status, repeated bool, err error) {
+func (a *api) acquireSafely(wait *acquisition) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.Log.Error("waiting for a lock panicked", "err", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = refuse("internal_error", "")
+			wait.got = acquired{err: refuse("internal_error", "")}
 		}
 	}()
-	return a.Locks.Acquire(ctx, req)
+	wait.got.st, wait.got.repeated, wait.got.err = a.Locks.Acquire(wait.ctx, wait.request)
 }
 
 // detached is a connection whose caller waits, and all that its answer needs
@@ -96,7 +97,7 @@ type detached struct {
 }
 
 // detach takes the connection from net/http; nil if that cannot be done. From
-// then on a goroutine of little cost looks whether the caller leaves.
+// then on it is watched whether the caller leaves.
 func (c *conn) detach(w http.ResponseWriter, r *http.Request, wait *acquisition) *detached {
 	if c.from == nil || !r.ProtoAtLeast(1, 1) {
 		return nil
@@ -122,7 +123,10 @@ func (c *conn) detach(w http.ResponseWriter, r *http.Request, wait *acquisition)
 		answer: &answerWriter{conn: c, header: header},
 	}
 	c.all.attend(c)
-	go d.watch(wait.leave)
+	watch := func(bool) { go d.watch(wait.leave) }
+	if !c.all.lot.add(c.Conn, time.Time{}, watch) {
+		watch(false)
+	}
 	return d
 }
 
@@ -151,10 +155,12 @@ func (c *conn) hasEnded() bool {
 }
 
 // finish answers and parks the connection, or closes it.
-func (a *api) finish(d *detached, wait *acquisition, got acquired) {
+func (a *api) finish(d *detached, wait *acquisition) {
 	defer wait.leave()
 	_ = d.conn.Conn.SetReadDeadline(time.Unix(1, 0)) // one that is closed is read no more either
-	<-d.watched
+	if d.conn.all.lot.remove(d.conn.Conn) == nil {
+		<-d.watched
+	}
 	d.conn.all.leave(d.conn)
 	keep := false
 	defer func() {
@@ -167,7 +173,7 @@ func (a *api) finish(d *detached, wait *acquisition, got acquired) {
 			_ = d.conn.Close()
 		}
 	}()
-	if err := a.tellAcquired(d.answer, d.request, got); err != nil {
+	if err := a.tellAcquired(d.answer, d.request, wait.got); err != nil {
 		a.fail(d.answer, d.request, err)
 	}
 	keep = d.answer.FlushError() == nil && !strings.EqualFold(d.answer.header.Get("Connection"), "close")

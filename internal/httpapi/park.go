@@ -10,7 +10,7 @@ import (
 // request. It spends some 18 KiB on one, buffers and a stack, whatever comes
 // over it; a parked one costs a sixth of that. So net/http gets connections
 // only while there is something to read.
-const parkAfter = 2 * time.Second
+const parkAfter = 200 * time.Millisecond
 
 // waitedLocked takes in that net/http has waited for a request for long enough.
 // If nothing of one has come, the connection is to be parked. If only its first
@@ -35,7 +35,19 @@ func (c *conn) park() {
 	c.idle.Store(true)
 	c.setParked(true)
 	c.all.attend(c)
-	go c.await()
+	if !c.all.watch(c) {
+		go c.await()
+	}
+}
+
+// expire closes a parked connection for which nothing has come in time.
+func (c *conn) expire() {
+	if c.outlives() {
+		c.park()
+		return
+	}
+	c.all.leave(c)
+	_ = c.Close()
 }
 
 // await waits for the first byte of a request.
@@ -60,6 +72,12 @@ func (c *conn) setParked(is bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.parked = is
+}
+
+func (c *conn) isParked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parked
 }
 
 // readAhead reads a byte and keeps it for Read. It is false if the connection
@@ -99,6 +117,27 @@ func (cs *conns) leave(c *conn) {
 	delete(cs.attended, c)
 }
 
+// openLot makes the lot in which connections wait.
+func (cs *conns) openLot() *lot {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.lot = newLot()
+	return cs.lot
+}
+
+// watch has the lot look after a parked connection; false if it cannot.
+func (cs *conns) watch(c *conn) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return !cs.closing && len(c.pending) == 0 && cs.lot.add(c.Conn, time.Now().Add(cs.idle), func(expired bool) {
+		if expired {
+			go c.expire()
+		} else {
+			go c.await()
+		}
+	})
+}
+
 // mayWait lets a parked connection wait for the idle timeout. It is false once
 // the server shuts down.
 func (cs *conns) mayWait(c *conn) bool {
@@ -113,7 +152,13 @@ func (cs *conns) endParked() {
 	defer cs.mu.Unlock()
 	cs.closing = true
 	for c := range cs.attended {
+		if !c.isParked() {
+			continue // somebody waits, and is answered
+		}
 		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+		if ready := cs.lot.remove(c.Conn); ready != nil {
+			ready(false)
+		}
 	}
 }
 
@@ -124,6 +169,10 @@ func (cs *conns) closeAttended() {
 	open := slices.Collect(maps.Keys(cs.attended))
 	cs.mu.Unlock()
 	for _, c := range open {
+		ready := cs.lot.remove(c.Conn)
 		_ = c.Close()
+		if ready != nil {
+			ready(false)
+		}
 	}
 }

@@ -64,6 +64,9 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 // Serve accepts on the listeners until Shutdown and then returns nil, or until
 // one of them fails, which ends the others. It closes all of them.
 func (s *Server) Serve(listeners ...net.Listener) error {
+	if s.conns != nil {
+		defer s.conns.openLot().close()
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(listeners))
 	for i, l := range listeners {
