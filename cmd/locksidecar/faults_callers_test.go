@@ -257,7 +257,7 @@ func TestFiveThousandConnectionsHoldUpNoRenewalAndLeaveNothing(t *testing.T) {
 	if p.Metric(`locksidecar_renewal_slack_seconds_count`) == 0 {
 		t.Error("there were no renewals")
 	}
-	if p.Metric("go_goroutines") < idle {
+	if p.Metric("process_open_fds") < idle {
 		t.Error("the connections are not there")
 	}
 	t.Logf("memory: %.0f MB, with %d connections %.0f MB", memory/1e6, idle, p.Metric("process_resident_memory_bytes")/1e6)

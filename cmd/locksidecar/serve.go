@@ -57,6 +57,7 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	inner.Go(func() { c.dog.Run(ctx, c.locks) })
 	inner.Go(func() { c.locks.Run(ctx) })
 	inner.Go(func() { c.store.watch(ctx) })
+	limitMemory(s)
 	inner.Go(func() { trimMemory(ctx) })
 
 	failed := make(chan error, 2)
