@@ -293,3 +293,49 @@ func TestALaterCallerOfAProcessDoesNotShortenWhatTheFirstHasPromised(t *testing.
 		t.Error("a first caller that is told to ask soon is waited for as before")
 	}
 }
+
+func TestAReleaseDropsDeadHeadsThoughTheyListen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	dead, alive := newWaiter(b, "dead"), newWaiter(b, "alive")
+	dead.listen(t)
+	alive.listen(t)
+	dead.join(t, testKey)
+	alive.join(t, testKey)
+	now := time.Now().UnixMilli()
+	server.Do("HSET", placeKey, "at:dead", fmt.Sprintf("1 %d %d 0 1", now-1, now+60_000))
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	alive.await(t, locker.HintWake)
+	if _, still := server.Hash(placeKey)["at:dead"]; still {
+		t.Error("a place that has broken its promise is still in line")
+	}
+}
+
+func TestAReleaseWakesAsManyAsTheSilentHaveCalledFor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	holder := claimFor(testKey)
+	mustAcquire(t, b, holder)
+	var line []*waiter
+	for i := range 3 {
+		w := newWaiter(b, fmt.Sprint("p", i))
+		w.listen(t)
+		w.join(t, testKey)
+		line = append(line, w)
+	}
+	server.Do("HSET", placeKey, "width", "2")
+	if err := releaseOne(t.Context(), b, holder); err != nil {
+		t.Fatal(err)
+	}
+	line[0].await(t, locker.HintWake)
+	line[1].await(t, locker.HintWake)
+	if place := server.Hash(placeKey)["at:p2"]; strings.Fields(place)[3] != "0" {
+		t.Errorf("the third was woken as well: %q", place)
+	}
+}
