@@ -37,7 +37,12 @@ type Watchdog struct {
 	mu       sync.Mutex
 	schedule schedule
 	turned   time.Time // when the loop last turned; on Go's clock, since that stands still in suspend
-	asleep   bool      // until woken: nothing is watched
+	asleep   bool      // until woken: nothing has been watched for a whole maxSleep
+
+	// turnsAt is when the loop turns next by itself, unless it is asleep.
+	// Short locks come and go without waking it.
+	turnsAt locker.Instant
+	vacant  bool // nothing was watched when it last turned
 }
 
 // New returns a watchdog that watches nothing yet.
@@ -53,12 +58,12 @@ func (w *Watchdog) Watch(b locker.Beat) {
 	if b.Failures == 0 {
 		e.together = b.TTL / togetherFraction
 	}
-	first, any := w.schedule.head()
 	w.schedule.put(e)
+	wake := w.asleep || e.due < w.turnsAt
 	if w.asleep {
 		w.asleep, w.turned = false, time.Now()
 	}
-	if !any || e.due < first {
+	if wake {
 		select {
 		case w.wake <- struct{}{}:
 		default:
@@ -113,11 +118,18 @@ func (w *Watchdog) turn() (over, due []locker.GrantID, sleep time.Duration) {
 	w.turned = time.Now()
 	over, due = w.schedule.take(now, batchSize)
 	head, any := w.schedule.head()
-	w.asleep = !any
-	if !any {
+	w.asleep = !any && w.vacant
+	w.vacant = !any
+	switch {
+	case w.asleep:
 		return over, due, -1
+	case any:
+		sleep = min(head.Sub(now), maxSleep)
+	default:
+		sleep = maxSleep
 	}
-	return over, due, min(head.Sub(now), maxSleep)
+	w.turnsAt = now.Add(sleep)
+	return over, due, sleep
 }
 
 // Stuck tells whether the loop has stopped turning although locks are held:
