@@ -380,3 +380,30 @@ func TestDrainAndShutdownEndAllWaitsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatACallerSendsBehindItsWaitIsAnsweredAfterItAndHidesNoDeparture(t *testing.T) {
+	onEveryNetwork(t, func(t *testing.T, network string) {
+		store := memory.New(memory.Config{})
+		s := newSidecar(t, network, store, detachAtOnce)
+		for _, late := range []bool{false, true} {
+			s.ask("POST", "/locks/k")
+			c, gone := s.waiting("/locks/k?wait=1m"), s.waiting("/locks/k?wait=1m")
+			if late {
+				time.Sleep(20 * time.Millisecond) // for the connection to be net/http's no more
+			}
+			c.send(refused + refused)
+			gone.send(refused)
+			_ = gone.Conn.Close()
+			for deadline := time.Now().Add(10 * time.Second); s.Stats().Waiting != 1; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the one that has gone still waits")
+				}
+			}
+			s.ask("DELETE", "/locks/k")
+			c.answerStatus(http.StatusCreated)
+			c.answerStatus(http.StatusMethodNotAllowed)
+			c.answerStatus(http.StatusMethodNotAllowed)
+			s.ask("DELETE", "/locks/k")
+		}
+	})
+}
