@@ -113,13 +113,15 @@ func (s *soak) run(length time.Duration) {
 }
 
 // wipe has the store come back empty now and then, with its clock set back. By
-// the first time every sidecar has seen that clock.
+// the first time every sidecar has seen that clock. What was on its way to the
+// store dies with it: a claim that was delayed across a loss of data and a step
+// back of the clock could have a floor below the last fence.
 func (s *soak) wipe(random *rand.Rand, back *skew, end locker.Instant) {
 	time.Sleep(5 * time.Minute)
 	for s.now() < end {
 		time.Sleep(time.Duration(random.Int64N(int64(5 * time.Minute))))
 		s.audit.setDown(true)
-		time.Sleep(time.Millisecond)
+		time.Sleep(2 * storeTimeout)
 		s.book.wiped(s.now())
 		s.store.Wipe()
 		back.add(time.Duration(random.Int64N(int64(10 * time.Second))))
