@@ -14,6 +14,8 @@ type wire struct {
 	net.Conn
 	raw syscall.RawConn // beneath TLS; nil where there is none
 
+	guard replyGuard
+
 	// sent is set once the kernel has taken bytes. It belongs to the
 	// goroutine that uses the connection.
 	sent bool
@@ -32,6 +34,16 @@ func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
 	if n > 0 {
 		w.sent = true
+	}
+	return n, err
+}
+
+// Read implements net.Conn. It fails for replies that announce more than the
+// driver should make room for.
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if tooMuch := w.guard.feed(p[:n]); tooMuch != nil {
+		return 0, tooMuch
 	}
 	return n, err
 }
