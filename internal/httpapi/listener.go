@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -55,12 +56,11 @@ func (l *listener) acceptAll() {
 	pause := least
 	for {
 		nc, err := l.Listener.Accept()
-		var failure net.Error
 		switch {
 		case err == nil:
 			pause = least
 			l.admit(nc)
-		case errors.As(err, &failure) && failure.Temporary(): //nolint:staticcheck // as net/http does
+		case passes(err):
 			time.Sleep(pause)
 			pause = min(2*pause, most)
 		default:
@@ -68,6 +68,19 @@ func (l *listener) acceptAll() {
 			return
 		}
 	}
+}
+
+// passes tells whether accepting may succeed later: there is no room for
+// another connection now, or one was gone before it was accepted.
+func passes(err error) bool {
+	for _, errno := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR,
+	} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *listener) admit(nc net.Conn) {
