@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,15 @@ type Config struct {
 	// TLS makes the port speak TLS alone, with a certificate for 127.0.0.1
 	// and localhost that [Server.CA] issued. The socket stays in clear.
 	TLS bool
+
+	// CA issues that certificate; nil makes a new authority.
+	CA *CA
+
+	// Wrap precedes the program on the command line. It must replace itself by
+	// the program: {"sh", "-c", `ulimit -n 64; exec "$0" "$@"`}.
+	Wrap []string
+
+	sentinel bool
 }
 
 // Server is one redis-server process, or a succession of them with the same
@@ -46,6 +56,7 @@ type Server struct {
 	port int
 	ca   *CA
 
+	frozen bool
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process has been reaped
 }
@@ -61,16 +72,77 @@ func Start(t testing.TB, directives ...string) *Server {
 // when the test ends.
 func (c Config) Start(t testing.TB) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("redis-server is not installed: run `make test`, or `apt-get install redis-server`")
+	servers := startTogether(t, func() []*Server { return []*Server{c.prepare(t)} })
+	return servers[0]
+}
+
+// StartMany starts servers that know nothing of each other, side by side.
+func (c Config) StartMany(t testing.TB, n int) []*Server {
+	t.Helper()
+	return startTogether(t, func() []*Server {
+		var servers []*Server
+		for range n {
+			servers = append(servers, c.prepare(t))
+		}
+		return servers
+	})
+}
+
+// startTogether starts the servers that prepare returns, side by side, and has
+// them prepared anew if a port has been taken meanwhile.
+func startTogether(t testing.TB, prepare func() []*Server) []*Server {
+	t.Helper()
+	if _, err := exec.LookPath(program()); err != nil {
+		t.Fatalf("%s is not installed: run `make test`, or `apt-get install redis-server`", program())
 	}
+	var failure error
+	for range 20 {
+		servers := prepare()
+		errs := make([]error, len(servers))
+		var starting sync.WaitGroup
+		for i, s := range servers {
+			starting.Go(func() { errs[i] = s.launch() })
+		}
+		starting.Wait()
+		if failure = errors.Join(errs...); failure == nil {
+			return servers
+		}
+		for _, s := range servers {
+			s.Kill()
+		}
+		if !errors.Is(failure, errPortTaken) {
+			break
+		}
+	}
+	t.Fatal(failure)
+	return nil
+}
+
+// program is the server that the tests run on: LOCKSIDECAR_TEST_SERVER, or
+// redis-server, or valkey-server where that alone is installed.
+func program() string {
+	if name := os.Getenv("LOCKSIDECAR_TEST_SERVER"); name != "" {
+		return name
+	}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if _, err := exec.LookPath(name); err == nil {
+			return name
+		}
+	}
+	return "redis-server"
+}
+
+// prepare makes a directory for a server, which is removed when the test ends,
+// and chooses a port.
+func (c Config) prepare(t testing.TB) *Server {
+	t.Helper()
 	// Not t.TempDir: the test's name is in that path, and the path of a Unix
 	// socket has room for some hundred bytes only.
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, cfg: c, dir: dir}
+	s := &Server{t: t, cfg: c, dir: dir, port: freePort(t)}
 	t.Cleanup(func() {
 		s.Kill()
 		if err := os.RemoveAll(dir); err != nil {
@@ -78,21 +150,13 @@ func (c Config) Start(t testing.TB) *Server {
 		}
 	})
 	if c.TLS {
-		s.ca = NewCA(t)
+		s.ca = c.CA
+		if s.ca == nil {
+			s.ca = NewCA(t)
+		}
 		s.InstallCertificate(s.ca.Issue(t, Certificate{}))
 	}
-	for range 20 {
-		s.port = freePort(t)
-		err = s.launch()
-		if err == nil {
-			return s
-		}
-		if !errors.Is(err, errPortTaken) {
-			break
-		}
-	}
-	t.Fatal(err)
-	return nil
+	return s
 }
 
 // Addr returns the address of the port, as host:port.
@@ -119,6 +183,23 @@ func (s *Server) InstallCertificate(certPEM, keyPEM []byte) {
 	}
 }
 
+// Rotate has the server show another certificate, which an authority issues, from
+// the next connection on. It trusts clients of that authority and of its own. A
+// Sentinel is started again for that.
+func (s *Server) Rotate(ca *CA, c Certificate) {
+	s.t.Helper()
+	s.InstallCertificate(ca.Issue(s.t, c))
+	both := append(append([]byte(nil), s.ca.CertPEM...), ca.CertPEM...)
+	if err := os.WriteFile(filepath.Join(s.dir, "ca.pem"), both, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.cfg.sentinel {
+		s.Restart()
+		return
+	}
+	s.Do("CONFIG", "SET", "tls-cert-file", "cert.pem", "tls-key-file", "key.pem", "tls-ca-cert-file", "ca.pem")
+}
+
 // Kill ends the process by SIGKILL and returns once it is gone. It does
 // nothing if the process has ended already.
 func (s *Server) Kill() {
@@ -127,7 +208,7 @@ func (s *Server) Kill() {
 	}
 	_ = s.cmd.Process.Kill() // fails only if it has ended by itself
 	<-s.exited
-	s.cmd = nil
+	s.cmd, s.frozen = nil, false
 }
 
 // Restart kills the process if it runs, starts another in the same directory,
@@ -152,10 +233,16 @@ func (s *Server) RestartLoading() {
 }
 
 // Stop freezes the process (SIGSTOP): its connections stay and say nothing.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+func (s *Server) Stop() {
+	s.signal(syscall.SIGSTOP)
+	s.frozen = true
+}
 
 // Cont lets a frozen process go on.
-func (s *Server) Cont() { s.signal(syscall.SIGCONT) }
+func (s *Server) Cont() {
+	s.signal(syscall.SIGCONT)
+	s.frozen = false
+}
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
@@ -186,7 +273,11 @@ func (s *Server) spawn() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("redis-server", conf)
+	args := append(append([]string(nil), s.cfg.Wrap...), program(), conf)
+	if s.cfg.sentinel {
+		args = append(args, "--sentinel")
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
@@ -217,11 +308,11 @@ func (s *Server) awaitAnswer() error {
 			if strings.Contains(log, "Address already in use") {
 				return fmt.Errorf("%w: %s", errPortTaken, s.Addr())
 			}
-			return fmt.Errorf("redis-server has ended; its log:\n%s", log)
+			return fmt.Errorf("the server has ended; its log:\n%s", log)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("redis-server does not answer (%v); its log:\n%s", last, s.readLog())
+	return fmt.Errorf("the server does not answer (%v); its log:\n%s", last, s.readLog())
 }
 
 func (s *Server) logPath() string { return filepath.Join(s.dir, "log") }
@@ -248,12 +339,12 @@ func (s *Server) conf() string {
 	if s.cfg.TLS {
 		lines = append(lines, "port 0", fmt.Sprintf("tls-port %d", s.port),
 			"tls-cert-file cert.pem", "tls-key-file key.pem", "tls-ca-cert-file ca.pem",
-			"tls-auth-clients no")
+			"tls-auth-clients no", "tls-replication yes")
 	} else {
 		lines = append(lines, fmt.Sprintf("port %d", s.port))
 	}
 	if s.cfg.Password != "" {
-		lines = append(lines, "requirepass "+s.cfg.Password)
+		lines = append(lines, "requirepass "+s.cfg.Password, "masterauth "+s.cfg.Password)
 	}
 	return strings.Join(append(lines, s.cfg.Directives...), "\n") + "\n"
 }

@@ -213,7 +213,11 @@ func (p *Proxy) write(c net.Conn, raw []byte, bytesPerSecond int) bool {
 // reset closes a connection so that its peer gets a reset, where the network
 // knows that.
 func reset(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
+	beneath := c
+	if tracked, ok := c.(*surelyClosed); ok {
+		beneath = tracked.Conn
+	}
+	if tcp, ok := beneath.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()

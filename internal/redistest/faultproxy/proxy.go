@@ -21,11 +21,12 @@ import (
 
 // Proxy is a running proxy. Its methods are safe for concurrent use.
 type Proxy struct {
-	network, upstream string
-	listener          net.Listener
+	network  string
+	listener net.Listener
 
-	rule    atomic.Pointer[func(Command) Action]
-	connect atomic.Pointer[func(n int) Connect]
+	upstream atomic.Pointer[string]
+	rule     atomic.Pointer[func(Command) Action]
+	connect  atomic.Pointer[func(n int) Connect]
 
 	closing chan struct{}
 	close   sync.Once
@@ -60,13 +61,14 @@ func Start(t testing.TB, network, upstream string) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{
-		network: network, upstream: upstream, listener: listener,
+		network: network, listener: listener,
 		closing: make(chan struct{}),
 		open:    make(map[net.Conn]bool),
 		counts:  make(map[string]int),
 		changed: make(chan struct{}),
 		scripts: make(map[string]string),
 	}
+	p.Lead(upstream)
 	t.Cleanup(p.Close)
 	p.running.Go(p.accept)
 	return p
@@ -74,6 +76,10 @@ func Start(t testing.TB, network, upstream string) *Proxy {
 
 // Addr returns the address on which the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Lead has connections that are opened from now on lead to another server. Those
+// that are open stay where they are, as behind a Service that is moved.
+func (p *Proxy) Lead(upstream string) { p.upstream.Store(&upstream) }
 
 // SetRule decides what happens to each command that arrives from now on, on
 // whatever connection; nil passes all. The rule is called from many
@@ -168,7 +174,8 @@ func (p *Proxy) accept() {
 		n := p.accepts
 		p.accepts++
 		p.mu.Unlock()
-		if !p.track(client) {
+		client, ok := p.track(client)
+		if !ok {
 			return
 		}
 		p.running.Go(func() {
@@ -179,17 +186,31 @@ func (p *Proxy) accept() {
 }
 
 // track has Cut and Close close the connection; false if it is too late.
-func (p *Proxy) track(c net.Conn) bool {
+func (p *Proxy) track(raw net.Conn) (c net.Conn, ok bool) {
+	c = &surelyClosed{Conn: raw}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
 	case <-p.closing:
 		_ = c.Close()
-		return false
+		return nil, false
 	default:
 	}
 	p.open[c] = true
-	return true
+	return c, true
+}
+
+// surelyClosed is a connection that is closed by the time any call of Close
+// returns. Of two calls that come at once, the second would otherwise return
+// while the first still waits for a reader to leave.
+type surelyClosed struct {
+	net.Conn
+	once sync.Once
+}
+
+func (c *surelyClosed) Close() (err error) {
+	c.once.Do(func() { err = c.Conn.Close() })
+	return err
 }
 
 func (p *Proxy) untrack(c net.Conn) {
@@ -214,10 +235,11 @@ func (p *Proxy) arrived(c Command) Command {
 
 // dial opens a connection to the server; nil if there is none.
 func (p *Proxy) dial() net.Conn {
-	server, err := net.DialTimeout(p.network, p.upstream, dialDeadline)
-	if err != nil || !p.track(server) {
+	server, err := net.DialTimeout(p.network, *p.upstream.Load(), dialDeadline)
+	if err != nil {
 		return nil
 	}
+	server, _ = p.track(server)
 	return server
 }
 
