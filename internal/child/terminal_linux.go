@@ -1,0 +1,7 @@
+package child
+
+import "golang.org/x/sys/unix"
+
+func getModes(fd int) (*unix.Termios, error) { return unix.IoctlGetTermios(fd, unix.TCGETS) }
+
+func setModes(fd int, modes *unix.Termios) error { return unix.IoctlSetTermios(fd, unix.TCSETS, modes) }
