@@ -185,14 +185,18 @@ func TestTheLeastPermissionsSufficeAndWhatIsOffIsTold(t *testing.T) {
 	r := redistest.Start(t, "maxmemory-policy allkeys-lru")
 	setUser(r, append(permissions, ">pw-of-the-app")...) // neither INFO, CONFIG nor PUBLISH
 	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD=pw-of-the-app")
-	p.AwaitLog("may not run INFO or CONFIG GET")
+	p.AwaitLog("Redis does not let us run INFO: eviction, persistence, replicas, version and role are not checked")
+	p.AwaitLog("Redis does not let us run CONFIG GET: ")
 	p.POST("k", "ttl=1s", "note=n").Want(t, 201, "held")
 	p.awaitRenewals("k", 2, 3*time.Second)
 	p.PATCH("k", "note=m").Want(t, 200, "held")
 	p.DELETE("k").Want(t, 204, "")
 	p.POST("cron", "ttl=1s", "min_hold=1s").Want(t, 201, "held")
 	p.DELETE("cron").Want(t, 204, "")
-	if status, text := p.Ready(); status != http.StatusOK || strings.Contains(text, "warning") {
+	if status, text := p.Ready(); status != http.StatusOK || strings.Count(text, "warning:") != 1 || !strings.Contains(text, "run INFO") {
 		t.Errorf("readiness is %d %q", status, text)
+	}
+	if p.Metric(`locksidecar_warnings{check="permissions"}`) != 1 || p.Metric(`locksidecar_warnings{check="eviction"}`) != 0 {
+		t.Error("the metrics tell of another check, or of none")
 	}
 }

@@ -23,7 +23,7 @@ func curl(args ...string) (string, error) {
 }
 
 // needCurl fails the test if there is none.
-func needCurl(t *testing.T) {
+func needCurl(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Fatal("curl is not installed: apt-get install curl")

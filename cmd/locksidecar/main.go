@@ -7,51 +7,33 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/locksidecar/locksidecar/internal/child"
 )
-
-// Exit codes of this issue's subcommands; 0 is success.
-const (
-	exitFailure  = 1  // it ran and could not go on
-	exitSettings = 2  // settings that cannot be used
-	exitUsage    = 64 // a command line that cannot be used (EX_USAGE)
-)
-
-const usage = `locksidecar: a distributed lock over HTTP on localhost, for the containers of a pod
-
-  locksidecar            serve, with the settings in the environment (docs/config.md)
-  locksidecar dev        serve from memory: no Redis, nothing is shared with other processes
-  locksidecar version    say what was built from what
-  locksidecar help       say this
-`
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	if child.IsWarden() {
+		os.Exit(child.BeWarden())
+	}
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run does what the arguments say and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
-	command := ""
-	if len(args) > 0 {
-		command = args[0]
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(append([]string{}, args...)) // nil would stand for those of the process
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteC()
+	if unknown := noCommand(command, args); unknown != nil {
+		err = unknown
 	}
-	if len(args) > 1 {
-		fmt.Fprintf(stderr, "locksidecar %s takes no arguments\n", command)
-		return exitUsage
+	if err != nil {
+		printFailure(stdout, outputOf(command), err)
+		explain(stderr, command, err)
 	}
-	switch command {
-	case "":
-		return serveCommand(false, stderr)
-	case "dev":
-		return serveCommand(true, stderr)
-	case "version", "--version":
-		fmt.Fprintln(stdout, ReadBuildInfo())
-		return 0
-	case "help", "--help", "-h":
-		fmt.Fprint(stdout, usage)
-		return 0
-	}
-	fmt.Fprintf(stderr, "locksidecar: %q is no command\n\n%s", command, usage)
-	return exitUsage
+	return exitCode(err)
 }
 
 // serveCommand reads the settings and serves until it is told to stop.

@@ -29,7 +29,7 @@ func TestSettingsMistakesAreToldTogetherAndExitWith2(t *testing.T) {
 		"a misspelt name":    {[]string{"REDIS_ADDR=redis:6379"}, []string{"LOCKSIDECAR_REDIS_ADDR is no setting; did you mean LOCKSIDECAR_REDIS_ADDRS?"}},
 		"a bare number":      {[]string{"REDIS_ADDRS=redis:6379", "DEFAULT_TTL=30"}, []string{"LOCKSIDECAR_DEFAULT_TTL", "30s"}},
 		"several":            {[]string{"REDIS_ADDRS=redis:6379", "DEFAULT_TTL=30", "SHUTDOWN_GRACE=5s"}, []string{"2 things are wrong", "DEFAULT_TTL", "SHUTDOWN_GRACE"}},
-		"a later version's":  {[]string{"REDIS_MODE=cluster", "REDIS_ADDRS=redis:6379"}, []string{"LOCKSIDECAR_REDIS_MODE"}},
+		"a tied vote":        {[]string{"REDIS_MODE=redlock", "REDIS_ADDRS=a:1,b:1,c:1,d:1"}, []string{"LOCKSIDECAR_REDIS_ADDRS names 4 servers"}},
 		"an open door":       {[]string{"REDIS_ADDRS=redis:6379", "LISTEN=0.0.0.0:5625"}, []string{"LOCKSIDECAR_API_TOKEN_FILE"}},
 		"doors that collide": {[]string{"REDIS_ADDRS=redis:6379", "LISTEN=127.0.0.1:5625", "ADMIN_LISTEN=:5625"}, []string{"LOCKSIDECAR_ADMIN_LISTEN"}},
 	} {
@@ -92,7 +92,7 @@ func TestACommandLineThatCannotBeUsedExitsWith64(t *testing.T) {
 func TestHelpAndVersionGoToStandardOutput(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"help": "locksidecar dev", "--help": "locksidecar dev", "-h": "locksidecar dev",
+		"help": "serve from memory", "--help": "serve from memory", "-h": "serve from memory",
 		"version": "locksidecar ", "--version": "locksidecar ",
 	} {
 		p := launch{Args: []string{arg}, Env: []string{"REDIS_ADDR=misspelt"}}.start(t)

@@ -39,6 +39,7 @@ func trimMemory(ctx context.Context) {
 	ticker := time.NewTicker(trimEvery)
 	defer ticker.Stop()
 	var before uint64
+	started := true // and nothing of that was given back yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -48,8 +49,10 @@ func trimMemory(ctx context.Context) {
 		metrics.Read(samples)
 		allocated, live := samples[0].Value.Uint64(), samples[1].Value.Uint64()
 		used, free := samples[2].Value.Uint64(), samples[3].Value.Uint64()
-		if allocated-before < quietBytes && used+free > live+max(leastGain, live/4) {
+		if quiet := allocated-before < quietBytes; quiet && (started || used+free > live+max(leastGain, live/4)) {
 			debug.FreeOSMemory()
+			forgetProgram()
+			started = false
 		}
 		before = allocated
 	}
@@ -98,6 +101,6 @@ func gcPercent() int {
 	live, stacks, globals := int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64()), int64(samples[2].Value.Uint64())
 	// Go lets the heap grow by that part of all that a collection has to look
 	// at, but in any case to that part of its own floor.
-	percent := 100 * (heapFloor - live) / max(live+stacks+globals, goFloor)
+	percent := min(100*(heapFloor-live)/max(live+stacks+globals, 1), 100*heapFloor/goFloor)
 	return int(max(percent, 100))
 }

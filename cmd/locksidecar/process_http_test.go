@@ -38,6 +38,7 @@ type answer struct {
 	Header http.Header
 	Body   string
 
+	Handle    locker.Fence   // that the request named in its query; 0 for none
 	Sent, Got locker.Instant // right before and after, on the clock of valid_until_boottime_ms
 
 	JSON struct {
@@ -131,6 +132,9 @@ func (p *proc) Request(method, path string, params ...string) answer {
 // Do sends any request to the process, and takes note of what it promises.
 func (p *proc) Do(r *http.Request) answer {
 	a := answer{Sent: locker.BootTime()}
+	if fence, err := strconv.ParseInt(r.URL.Query().Get("fencing_token"), 10, 64); err == nil {
+		a.Handle = locker.Fence(fence)
+	}
 	res, err := p.client.Do(r)
 	if err == nil {
 		var body []byte
@@ -141,6 +145,9 @@ func (p *proc) Do(r *http.Request) answer {
 	a.Got = locker.BootTime()
 	if err != nil {
 		a.Err, a.Status = err, 0
+		if key, isLock := strings.CutPrefix(r.URL.Path, "/locks/"); isLock && r.Method == http.MethodDelete {
+			p.record.mayHaveGivenUp(p, key, a)
+		}
 		return a
 	}
 	if strings.Contains(a.Header.Get("Content-Type"), "json") {
@@ -153,7 +160,7 @@ func (p *proc) Do(r *http.Request) answer {
 // page gets a page of the admin door.
 func (p *proc) page(path string) (status int, text string) {
 	p.t.Helper()
-	res, err := p.client.Get(p.Admin + path)
+	res, err := p.visitor.Get(p.Admin + path)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func (r *record) take(p *proc, method, path string, a answer) {
 	case a.Status == http.StatusGone:
 		r.lost(key, a)
 	case isLock && method == http.MethodDelete && (a.Status == http.StatusNoContent || a.JSON.Code == "release_unconfirmed"):
-		r.gaveUp(p, key, a.Sent)
+		r.deleted(p, key, a)
 	case method == http.MethodDelete && a.Status == http.StatusOK, path == "/quit":
 		r.leaves(p, a.Sent)
 	}
@@ -148,14 +148,48 @@ func (r *record) lost(key string, a answer) {
 	}
 }
 
+// succeeds says that a process has taken up what another one held that has
+// ended: those who were told of it then may count on it now.
+func (r *record) succeeds(p, ended *proc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range r.grants {
+		if g.by == ended {
+			g.by = p
+		}
+	}
+}
+
 // gaveUp ends the process's grant of a key at an instant.
 func (r *record) gaveUp(p *proc, key string, at locker.Instant) {
+	r.deleted(p, key, answer{Sent: at})
+}
+
+// deleted ends the process's grant of a key with a DELETE.
+func (r *record) deleted(p *proc, key string, a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, g := range r.grants {
-		// Answers to releases of successive grants may be seen in any order.
-		if g.by == p && name.key == key && g.from <= at {
-			g.over, g.until = true, min(g.until, at)
+		if g.meant(name, p, key, a) {
+			g.over, g.until = true, min(g.until, a.Sent)
+		}
+	}
+}
+
+// meant tells whether a request to give a key back was about the grant. Answers
+// to such requests for successive grants may be seen in any order.
+func (g *told) meant(name grantName, p *proc, key string, a answer) bool {
+	return g.by == p && name.key == key && g.from <= a.Sent && (a.Handle == 0 || a.Handle == name.fence)
+}
+
+// mayHaveGivenUp takes in that a process was asked to give a lock back and has
+// not answered: nobody counts on it until it is told to be valid again.
+func (r *record) mayHaveGivenUp(p *proc, key string, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, g := range r.grants {
+		if g.meant(name, p, key, a) {
+			g.until = min(g.until, a.Sent)
 		}
 	}
 }
@@ -234,7 +268,7 @@ func (r *record) judge() {
 func (p *proc) finish() {
 	if !p.Exited() {
 		p.Cont()
-		if res, err := p.client.Get(p.Admin + "/metrics"); p.Admin != "" && err == nil {
+		if res, err := p.visitor.Get(p.Admin + "/metrics"); p.Admin != "" && err == nil {
 			var page strings.Builder
 			_ = res.Write(&page) // to memory
 			res.Body.Close()
@@ -243,4 +277,5 @@ func (p *proc) finish() {
 		p.Kill()
 	}
 	p.client.CloseIdleConnections()
+	p.visitor.CloseIdleConnections()
 }

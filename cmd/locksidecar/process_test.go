@@ -20,6 +20,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if isWorker() {
+		os.Exit(work())
+	}
 	code := m.Run()
 	if binaryDir != "" {
 		_ = os.RemoveAll(binaryDir)
@@ -80,8 +83,10 @@ type proc struct {
 	out     outputBuffer // stdout
 	exited  chan struct{}
 	client  *http.Client
+	visitor *http.Client // of the admin door
 	record  *record
 	secrets []string
+	env     []string // as it was launched with
 }
 
 // startSidecar starts a serving process and returns once it answers; see
@@ -114,7 +119,7 @@ func (l launch) start(t testing.TB) *proc {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proc{t: t, exited: make(chan struct{}), record: recordOf(t)}
+	p := &proc{t: t, exited: make(chan struct{}), record: recordOf(t), env: l.Env}
 	command := append(append(append([]string{}, l.Wrap...), path), l.Args...)
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Stderr, p.cmd.Stdout = &p.log, &p.out
@@ -139,7 +144,7 @@ func (l launch) start(t testing.TB) *proc {
 		_ = p.cmd.Wait() // ExitCode tells how it ended
 		close(p.exited)
 	}()
-	p.client = newClient("")
+	p.client, p.visitor = newClient(""), newClient("")
 	t.Cleanup(p.finish)
 	p.record.processes = append(p.record.processes, p)
 	return p

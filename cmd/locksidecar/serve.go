@@ -15,17 +15,16 @@ import (
 
 	"github.com/locksidecar/locksidecar/internal/httpapi"
 	"github.com/locksidecar/locksidecar/internal/locker"
+	"github.com/locksidecar/locksidecar/internal/locker/statedir"
 	"github.com/locksidecar/locksidecar/internal/metrics"
-	"github.com/locksidecar/locksidecar/internal/renewer"
 )
 
 // sidecar is all parts of a serving process, joined.
 type sidecar struct {
+	*engine
 	settings Settings
 	log      *slog.Logger
-	store    *store
-	locks    *locker.Locker
-	dog      *renewer.Watchdog
+	state    *statedir.Dir // nil for none
 	api      *httpapi.Server
 	admin    *httpapi.Server // nil if there is no admin door
 	quit     chan struct{}   // POST /quit
@@ -45,8 +44,21 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	if err != nil {
 		return err
 	}
+	err = c.awaitSafety(signals)
+	if err == nil {
+		err = c.store.agree(context.Background())
+	}
+	if err != nil {
+		c.closeState()
+		c.store.close()
+		if errors.Is(err, errStopped) {
+			return nil
+		}
+		return err
+	}
 	doors, adminDoor, err := openDoors(s, log)
 	if err != nil {
+		c.closeState()
 		c.store.close()
 		return err
 	}
@@ -54,9 +66,7 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var inner sync.WaitGroup // what must outlive the doors
-	inner.Go(func() { c.dog.Run(ctx, c.locks) })
-	inner.Go(func() { c.locks.Run(ctx) })
-	inner.Go(func() { c.store.watch(ctx) })
+	inner.Go(func() { c.run(ctx) })
 	limitMemory(s)
 	inner.Go(func() { trimMemory(ctx) })
 
@@ -69,47 +79,65 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	c.started.Store(true)
 
 	var failure error
+	bySignal := false
 	select {
 	case sig := <-signals:
+		bySignal = true
 		log.Info("shutting down", "signal", sig.String())
 	case <-c.quit:
 		log.Info("shutting down", "reason", "POST /quit")
 	case failure = <-failed:
 		log.Error("a door has failed: shutting down", "err", failure)
 	}
-	counts := c.shutDown(signals)
+	counts := c.shutDown(signals, bySignal)
 	serving.Wait()
 	cancel()
 	inner.Wait()
+	c.closeState()
 	c.store.close()
 	log.Info("stopped", "dropped", counts.Dropped, "released", counts.Released,
 		"unconfirmed", counts.Unconfirmed, "left_to_expire", counts.Left)
 	return failure
 }
 
-// assemble builds the parts; it opens nothing and starts nothing.
+// assemble builds the parts, and takes up what an earlier process has left in
+// the state directory; it opens no door and starts nothing.
 func assemble(s Settings, hostname string, build BuildInfo, log *slog.Logger) (*sidecar, error) {
+	state, saved, err := openState(s, log)
+	if err != nil {
+		return nil, err
+	}
+	c, err := join(s, hostname, build, state, log)
+	if err != nil && state != nil {
+		state.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.restore(saved)
+	return c, nil
+}
+
+// join builds the parts.
+func join(s Settings, hostname string, build BuildInfo, state *statedir.Dir, log *slog.Logger) (*sidecar, error) {
 	st, err := openStore(s, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &sidecar{settings: s, log: log, store: st, quit: make(chan struct{}, 1), dog: renewer.New(locker.BootTime)}
+	c := &sidecar{settings: s, log: log, state: state, quit: make(chan struct{}, 1)}
 	meter := metrics.New(metrics.Config{
 		Version: build.Version, Commit: build.Commit, GoVersion: build.Go,
 		Mode: string(s.RedisMode), Scope: scope(s), MetricKeys: s.MetricKeys,
 		Stats:   func() locker.Stats { return c.locks.Stats() },
 		HeldKey: func(k locker.Key) bool { return c.locks.Holds(k) },
-		StoreUp: st.isUp, Warnings: st.warningsByCheck, Log: log,
+		StoreUp: st.isUp, NodesUp: st.nodesUp, Warnings: st.warningsByCheck, Log: log,
 	})
-	c.locks, err = locker.New(locker.Config{
-		Holder: s.Holder, StoreTimeout: s.StoreTimeout, MaxHeld: s.MaxHeld, MaxWaiters: s.MaxWaiters, MaxTTL: s.MaxTTL,
-		Observer: meter, Log: log,
-	}, meter.Backend(st.Backend), c.dog)
-	if err != nil {
+	if c.engine, err = newEngine(s, st, meter.Backend(st.Backend), meter, c.journal(), log); err != nil {
 		return nil, err
 	}
 	c.api = httpapi.New(httpapi.Config{
-		Locks: c.locks, Log: log, Version: build.Version, Holder: s.Holder, Reserved: []string{hostname},
+		Locks: c.locks, Log: log, Version: build.Version, Holder: s.Holder,
+		Backend: s.Topology(), Scope: scope(s), Reserved: []string{hostname}, Journaled: state != nil,
 		DefaultTTL: s.DefaultTTL, MaxTTL: s.MaxTTL, DefaultMaxHold: s.DefaultMaxHold, MaxWait: s.MaxWait,
 		AllowedHosts: s.AllowedHosts, Token: s.TokenSource(), Quit: c.askToQuit, Health: c.health,
 	})
@@ -145,9 +173,13 @@ func (c *sidecar) live() error {
 }
 
 func (c *sidecar) health(ctx context.Context) httpapi.Health {
-	return httpapi.Health{
-		Problem: c.store.problem(ctx), Draining: c.locks.Draining(), Warnings: c.store.warningTexts(),
+	h := httpapi.Health{
+		Problem: c.store.problem(ctx), Journal: c.stateProblem(), Draining: c.locks.Draining(), Warnings: c.store.warningTexts(),
 	}
+	if h.Journal != "" {
+		h.Warnings = append(h.Warnings, h.Journal)
+	}
+	return h
 }
 
 // openDoors opens the API's doors and the admin door; the latter is nil if

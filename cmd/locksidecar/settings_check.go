@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +20,8 @@ const (
 	leastTimeout = 10 * time.Millisecond
 
 	maxMetricKeys  = 50
+	maxReplicas    = 16
+	maxDatabase    = 1<<31 - 1
 	maxPrefixBytes = 128
 	maxHolderBytes = 63 + 1 + 253 // a namespace, a slash and a pod's name, as Kubernetes allows them
 
@@ -41,6 +46,7 @@ func (c *checker) check(hostname string) {
 	c.checkWord("LOG_FORMAT", string(c.LogFormat), string(LogJSON), string(LogText))
 	c.checkMetricKeys()
 	c.checkAPIToken()
+	c.checkStateDir()
 	for _, r := range relations {
 		c.checkRelation(r)
 	}
@@ -136,6 +142,34 @@ func (c *checker) checkAPIToken() {
 		c.mistake("API_TOKEN_FILE", "holds something that does not fit into an Authorization header; use printable ASCII without spaces")
 	} else if n := len(token.Reveal()); n < shortToken {
 		c.warn("API_TOKEN_FILE", "holds a token of %d characters, which can be guessed; use at least %d", n, shortToken)
+	}
+}
+
+// checkStateDir looks whether there is such a directory. Whether it can be used
+// shows when it is opened.
+func (c *checker) checkStateDir() {
+	if c.StateDir == "" || c.broken["STATE_DIR"] {
+		return
+	}
+	if c.dev {
+		c.warn("STATE_DIR", "has no effect: what locksidecar dev keeps in memory ends with it")
+		c.StateDir = ""
+		return
+	}
+	if c.RedisMode == ModeMemory {
+		c.mistake("STATE_DIR", "is set, but the locks of %s_REDIS_MODE=%s end with the process, so there is nothing to take up again", envPrefix, ModeMemory)
+		return
+	}
+	info, err := os.Stat(string(c.StateDir))
+	switch {
+	case !filepath.IsAbs(string(c.StateDir)):
+		c.mistake("STATE_DIR", "%q is not an absolute path", string(c.StateDir))
+	case errors.Is(err, fs.ErrNotExist):
+		c.mistake("STATE_DIR", "%s does not exist; mount a memory-backed volume there", c.StateDir)
+	case err != nil:
+		c.mistake("STATE_DIR", "cannot be used: %v", err)
+	case !info.IsDir():
+		c.mistake("STATE_DIR", "%s is not a directory", c.StateDir)
 	}
 }
 

@@ -53,8 +53,6 @@ func WriteSettingsDoc(w io.Writer) error {
 			fmt.Fprintf(&b, "- `%s_%s`: `%s`\n", envPrefix, field.Tag.Get("setting"), text)
 		}
 	}
-	fmt.Fprintf(&b, "\n## Not in this version\n\nSetting one of these is a mistake: `%s`; so are the modes `sentinel`, `cluster` and `redlock`.\n",
-		strings.Join(laterSettings, "`, `"))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -71,7 +69,7 @@ func typeInWords(t reflect.Type) string {
 		return "text"
 	case reflect.TypeFor[Secret]():
 		return "secret"
-	case reflect.TypeFor[FilePath]():
+	case reflect.TypeFor[FilePath](), reflect.TypeFor[DirPath]():
 		return "path"
 	case reflect.TypeFor[AdminAddr]():
 		return "address"

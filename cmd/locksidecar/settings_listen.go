@@ -54,14 +54,25 @@ func (a ListenAddr) collides(b ListenAddr) bool {
 	if a.Network == "unix" {
 		return a.Address == b.Address
 	}
-	hostA, portA, _ := net.SplitHostPort(a.Address)
-	hostB, portB, _ := net.SplitHostPort(b.Address)
-	return portA == portB && portA != "0" && (hostA == hostB || everyAddress(hostA) || everyAddress(hostB))
+	ipA, portA := a.tcp()
+	ipB, portB := b.tcp()
+	return portA == portB && portA != 0 && (ipA == ipB || ipA.IsUnspecified() || ipB.IsUnspecified())
 }
 
-func everyAddress(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "" || err == nil && ip.IsUnspecified()
+// tcp returns the address in the one spelling that it has as a number. To the
+// kernel ::ffff:127.0.0.1 is 127.0.0.1, and so is localhost; the net package
+// listens on every address, of either family, for any that is unspecified.
+func (a ListenAddr) tcp() (ip netip.Addr, port uint64) {
+	host, digits, _ := net.SplitHostPort(a.Address)
+	port, _ = strconv.ParseUint(digits, 10, 16) // parseListenAddr has seen to it
+	switch host {
+	case "":
+		return netip.IPv6Unspecified(), port
+	case "localhost":
+		host = "127.0.0.1"
+	}
+	ip, _ = netip.ParseAddr(host)
+	return ip.Unmap(), port
 }
 
 func parseListenAddr(s string) (ListenAddr, error) {

@@ -6,16 +6,6 @@ import (
 	"strings"
 )
 
-// laterSettings are names of settings that this version does not have yet.
-// Who sets one relies on what it promises, so it is a mistake and no warning.
-var laterSettings = []string{
-	"SENTINEL_MASTER",
-	"SENTINEL_USERNAME", "SENTINEL_USERNAME_FILE",
-	"SENTINEL_PASSWORD", "SENTINEL_PASSWORD_FILE",
-	"REDIS_MIN_REPLICAS", "REDIS_RESTART_GUARD",
-	"STATE_DIR", "STRICT",
-}
-
 // settingNames returns the names of all settings, without the prefix.
 func settingNames() []string {
 	var names []string
@@ -41,14 +31,9 @@ func (c *checker) names(environ []string) {
 		}
 	}
 	slices.Sort(unknown)
-	candidates := append(known, laterSettings...)
 	for _, name := range unknown {
-		if slices.Contains(laterSettings, name) {
-			c.mistake(name, "is not in this version yet")
-			continue
-		}
 		best, distance := "", nearMiss+1
-		for _, candidate := range candidates {
+		for _, candidate := range known {
 			if d := editDistance(name, candidate); d < distance {
 				best, distance = candidate, d
 			}

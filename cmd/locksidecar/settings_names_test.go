@@ -6,7 +6,7 @@ import (
 )
 
 func TestNoSettingIsNamedLikeAVariableOfKubernetes(t *testing.T) {
-	for _, name := range append(settingNames(), laterSettings...) {
+	for _, name := range settingNames() {
 		if fromKubernetes(envPrefix + "_" + name) {
 			t.Errorf("%s would be ignored when it is misspelt, and set by a Service of that name", name)
 		}
@@ -14,7 +14,7 @@ func TestNoSettingIsNamedLikeAVariableOfKubernetes(t *testing.T) {
 }
 
 func TestNoSettingIsANearMissOfAnother(t *testing.T) {
-	names := append(settingNames(), laterSettings...)
+	names := settingNames()
 	for i, a := range names {
 		for _, b := range names[:i] {
 			if editDistance(a, b) <= 1 {

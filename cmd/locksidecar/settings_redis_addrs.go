@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/locksidecar/locksidecar/internal/locker/redis"
 )
 
 // RedisAddr is where a Redis server listens.
@@ -14,6 +16,7 @@ type RedisAddr struct {
 	Address string // host:port, or the socket's path
 
 	scheme   string // empty if the address is not a URL
+	noPort   bool   // the URL has none
 	username string
 	password Secret
 	database string // empty if the URL names none
@@ -40,6 +43,15 @@ func (a RedisAddrs) Strings() []string {
 	return list
 }
 
+// Addresses returns each as the driver takes it.
+func (a RedisAddrs) Addresses() []redis.Address {
+	list := make([]redis.Address, len(a))
+	for i, addr := range a {
+		list[i] = redis.Address{Network: addr.Network, Addr: addr.Address}
+	}
+	return list
+}
+
 // Set parses the list. Its errors do not repeat the text, which may hold a
 // password.
 func (a *RedisAddrs) Set(value string) (err error) {
@@ -47,7 +59,10 @@ func (a *RedisAddrs) Set(value string) (err error) {
 	return err
 }
 
-const defaultRedisPort = "6379"
+const (
+	defaultRedisPort    = "6379"
+	defaultSentinelPort = "26379"
+)
 
 func parseRedisAddr(s string) (RedisAddr, error) {
 	scheme, _, isURL := strings.Cut(s, "://")
@@ -84,12 +99,13 @@ func parseRedisAddr(s string) (RedisAddr, error) {
 	}
 	host := u.Host
 	if u.Port() == "" {
+		addr.noPort = true
 		host = net.JoinHostPort(u.Hostname(), defaultRedisPort)
 	}
 	addr.Network, addr.Address = "tcp", host
 	addr.database = strings.TrimPrefix(u.Path, "/")
 	if addr.database != "" {
-		if n, err := strconv.Atoi(addr.database); err != nil || n < 0 {
+		if n, err := strconv.Atoi(addr.database); err != nil || n < 0 || n > maxDatabase {
 			return RedisAddr{}, errors.New("what follows the host must be the number of a database, as in redis://host:6379/2")
 		}
 	}

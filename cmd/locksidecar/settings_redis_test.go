@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAddressesOfRedisInEverySpelling(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAWrongAddressIsRefusedWithoutRepeatingIt(t *testing.T) {
 		"http://user:hunter2@redis", "hunter2://redis",
 		"redis://", "redis://:6379", "redis://user:hunter2@", "redis://user:hunter2@:6379",
 		"redis://user:hun/hunter2@redis", "redis://user:hun#hunter2@redis", "redis://user:hunter2%@redis", "redis://user:hun?hunter2@redis",
-		"redis://user:hunter2@redis/db", "redis://user:hunter2@redis/-1", "redis://user:hunter2@redis/1/2",
+		"redis://user:hunter2@redis/db", "redis://user:hunter2@redis/-1", "redis://user:hunter2@redis/1/2", "redis://user:hunter2@redis/2147483648",
 		"redis://redis?password=hunter2", "redis://redis#hunter2",
 		"unix://hunter2/redis.sock", "unix://", "unix:///",
 	} {
@@ -105,6 +106,78 @@ func TestTopologyNamesTheServerWithoutCredentials(t *testing.T) {
 	if s := mustLoad(t, map[string]string{"REDIS_MODE": "memory"}); s.Topology() != "memory" {
 		t.Errorf("topology %q, want memory", s.Topology())
 	}
+}
+
+func TestSeveralServersAreNamedInAnyOrder(t *testing.T) {
+	for _, tt := range []struct {
+		env      map[string]string
+		topology string
+		tls      bool
+	}{
+		{sentinel("REDIS_ADDRS", "b:2, a:1,rediss://c"), "sentinel mymaster a:1,b:2,c:26379", true},
+		{sentinel("REDIS_ADDRS", "redis://a"), "sentinel mymaster a:26379", false},
+		{with("REDIS_MODE", "cluster", "REDIS_ADDRS", "b:2,redis://a"), "cluster a:6379,b:2", false},
+		{redlock(), "redlock a:1,b:2,c:3", false},
+		{redlock("REDIS_ADDRS", "c:3,rediss://b:2,a:1", "REDIS_DB", "2"), "redlock a:1,b:2,c:3", true},
+		{with("REDIS_MODE", "cluster", "REDIS_ADDRS", "b:2,a:1", "REDIS_TLS", "true"), "cluster a:1,b:2", true},
+	} {
+		s := mustLoad(t, tt.env)
+		if got := s.Topology(); got != tt.topology || s.RedisTLS != tt.tls {
+			t.Errorf("%v: topology %q, TLS %v", tt.env, got, s.RedisTLS)
+		}
+	}
+	user, password := writeFile(t, "alice\n"), writeFile(t, "hunter2\n")
+	s := mustLoad(t, sentinel("SENTINEL_USERNAME_FILE", user, "SENTINEL_PASSWORD_FILE", password, "REDIS_PASSWORD", "other"))
+	if u, p, other := tell(t, s.SentinelUsernameSource()), tell(t, s.SentinelPasswordSource()), tell(t, s.PasswordSource()); u != "alice" || p != "hunter2" || other != "other" {
+		t.Errorf("the Sentinels are told %q and %q, the master %q", u, p, other)
+	}
+}
+
+func TestAServerHasHalfOfTheStoresTimeUnlessItIsSaid(t *testing.T) {
+	for _, tt := range []struct {
+		env  map[string]string
+		want time.Duration
+	}{
+		{redlock(), 150 * time.Millisecond},
+		{redlock("STORE_TIMEOUT", "100ms"), 50 * time.Millisecond},
+		{redlock("REDIS_NODE_TIMEOUT", "20ms"), 20 * time.Millisecond},
+	} {
+		if s := mustLoad(t, tt.env); s.RedisNodeTimeout != tt.want {
+			t.Errorf("%v: %v, want %v", tt.env, s.RedisNodeTimeout, tt.want)
+		}
+	}
+}
+
+func TestNoLeaseOutlastsTheRestartGuard(t *testing.T) {
+	for _, tt := range []struct {
+		env           map[string]string
+		guard, maxTTL time.Duration
+	}{
+		{with(), 0, 24 * time.Hour},
+		{with("REDIS_RESTART_GUARD", "2m"), 2 * time.Minute, 2 * time.Minute},
+		{with("REDIS_RESTART_GUARD", "2m", "MAX_TTL", "1m"), 2 * time.Minute, time.Minute},
+		{with("REDIS_RESTART_GUARD", "48h"), 48 * time.Hour, 24 * time.Hour},
+		{redlock(), time.Minute, time.Minute},
+		{redlock("REDIS_RESTART_GUARD", "1h"), time.Hour, time.Hour},
+		{redlock("REDIS_RESTART_GUARD", "0s"), 0, 24 * time.Hour},
+	} {
+		if s := mustLoad(t, tt.env); s.RedisRestartGuard != tt.guard || s.MaxTTL != tt.maxTTL {
+			t.Errorf("%v: the guard is %v and the longest lease %v, want %v and %v", tt.env, s.RedisRestartGuard, s.MaxTTL, tt.guard, tt.maxTTL)
+		}
+	}
+	if _, warnings, _ := load(t, redlock("REDIS_RESTART_GUARD", "0s"), false); len(warnings) != 1 || !strings.Contains(warnings[0], "two can have a lock") {
+		t.Errorf("warnings without a guard: %v", warnings)
+	}
+}
+
+// redlock returns settings of that mode.
+func redlock(pairs ...string) map[string]string {
+	return with(append([]string{"REDIS_MODE", "redlock", "REDIS_ADDRS", "b:2,a:1,c:3"}, pairs...)...)
+}
+
+// sentinel returns settings of that mode.
+func sentinel(pairs ...string) map[string]string {
+	return with(append([]string{"REDIS_MODE", "sentinel", "SENTINEL_MASTER", "mymaster"}, pairs...)...)
 }
 
 func FuzzParsingAnAddressNeverTellsThePassword(f *testing.F) {

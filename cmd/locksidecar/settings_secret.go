@@ -86,6 +86,17 @@ func (s *Settings) PasswordSource() func() (string, error) {
 	return source(s.RedisPassword.Reveal(), s.RedisPasswordFile)
 }
 
+// SentinelUsernameSource returns what tells the user at the Sentinels, or nil.
+func (s *Settings) SentinelUsernameSource() func() (string, error) {
+	return source(s.SentinelUsername, s.SentinelUsernameFile)
+}
+
+// SentinelPasswordSource returns what tells the password at the Sentinels, or
+// nil.
+func (s *Settings) SentinelPasswordSource() func() (string, error) {
+	return source(s.SentinelPassword.Reveal(), s.SentinelPasswordFile)
+}
+
 // TokenSource returns what tells the token that the lock API demands, or nil
 // if it demands none.
 func (s *Settings) TokenSource() func() (string, error) {

@@ -20,9 +20,11 @@ const (
 )
 
 // shutDown ends what is held as the settings say, with the doors open, then
-// closes them. It returns what became of the locks. A further signal ends the
-// process at once, with nothing more given back.
-func (c *sidecar) shutDown(signals <-chan os.Signal) locker.Counts {
+// closes them. It returns what became of the locks. A second signal, where
+// bySignal says that one has begun this, ends the process at once, with nothing
+// more given back. After POST /quit the first may be the kubelet's, which comes
+// to every container of a pod that ends.
+func (c *sidecar) shutDown(signals <-chan os.Signal, bySignal bool) locker.Counts {
 	bound := shutdownBound
 	if c.settings.ShutdownMode == locker.ModeRelease {
 		bound = c.settings.ShutdownGrace + afterGrace
@@ -31,20 +33,29 @@ func (c *sidecar) shutDown(signals <-chan os.Signal) locker.Counts {
 	defer cancel()
 	done := make(chan locker.Counts, 1)
 	go func() { done <- c.locks.Shutdown(ctx, c.settings.ShutdownMode, c.settings.ShutdownGrace) }()
-	var counts locker.Counts
-	select {
-	case counts = <-done:
-	case sig := <-signals:
-		c.log.Warn("second signal: exiting at once; what is held ends by its TTL",
-			"signal", sig.String(), "left_to_expire", c.locks.Stats().Held)
-		code := exitFailure
-		if number, ok := sig.(syscall.Signal); ok {
-			code = 128 + int(number)
+	for {
+		select {
+		case counts := <-done:
+			c.closeDoors()
+			return counts
+		case sig := <-signals:
+			if bySignal {
+				c.exitAtOnce(sig)
+			}
+			bySignal = true
+			c.log.Info("shutting down already: the next signal ends that at once", "signal", sig.String())
 		}
-		os.Exit(code)
 	}
-	c.closeDoors()
-	return counts
+}
+
+func (c *sidecar) exitAtOnce(sig os.Signal) {
+	c.log.Warn("second signal: exiting at once; what is held ends by its TTL",
+		"signal", sig.String(), "left_to_expire", c.locks.Stats().Held)
+	code := exitFailure
+	if number, ok := sig.(syscall.Signal); ok {
+		code = 128 + int(number)
+	}
+	os.Exit(code)
 }
 
 // closeDoors lets answers that are being written get out, then cuts.

@@ -281,6 +281,38 @@ func TestQuitEndsLikeSIGTERM(t *testing.T) {
 	}
 }
 
+// TestAFirstSignalDuringAQuitCutsNothingShort: the kubelet's SIGTERM comes to all
+// containers of a pod, of which one may have sent POST /quit at its end.
+func TestAFirstSignalDuringAQuitCutsNothingShort(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("another=%v", again), func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.Start(t)
+			p := on(t, redis, "SHUTDOWN_MODE=release", "SHUTDOWN_GRACE=60s")
+			p.POST("k", "ttl=60s", "owner=w1").Want(t, http.StatusCreated, "held")
+			p.Request(http.MethodPost, "/quit").Want(t, http.StatusAccepted, "")
+			p.AwaitLog("shutting down")
+			p.Signal(syscall.SIGTERM)
+			p.AwaitLog("shutting down already: the next signal ends that at once")
+			if again {
+				p.Signal(syscall.SIGTERM)
+				if code := p.WaitExit(10 * time.Second); code != 143 || redis.PTTL("lock:k") <= 0 {
+					t.Errorf("exit code %d", code)
+				}
+				return
+			}
+			p.DELETE("k", "owner=w1").Want(t, http.StatusNoContent, "")
+			if code := p.WaitExit(10 * time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if _, released, _, left := p.stopped(); released != 1 || left != 0 {
+				t.Errorf("released %d, left %d", released, left)
+			}
+		})
+	}
+}
+
 func TestDrainRefusesNewLocksAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -14,9 +14,9 @@ var (
 
 // BuildInfo says what this binary was built from.
 type BuildInfo struct {
-	Version string // a tag, or devel
-	Commit  string // full hash, or unknown; -dirty if files had been changed
-	Go      string // version of the compiler
+	Version string `json:"version"` // a tag, or devel
+	Commit  string `json:"commit"`  // full hash, or unknown; -dirty if files had been changed
+	Go      string `json:"go"`      // version of the compiler
 }
 
 // ReadBuildInfo returns what the linker was told, and for the rest what the go

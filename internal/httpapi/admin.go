@@ -24,8 +24,8 @@ func NewAdmin(cfg AdminConfig) *Server {
 	return newServer(adminHandler(cfg), cfg.Log)
 }
 
-func adminHandler(cfg AdminConfig) http.Handler {
-	pages := map[string]http.Handler{
+func adminPages(cfg AdminConfig) map[string]http.Handler {
+	return map[string]http.Handler{
 		"/metrics": cfg.Metrics,
 		"/livez": check(func(context.Context) (string, bool) {
 			if err := cfg.Live(); err != nil {
@@ -41,6 +41,10 @@ func adminHandler(cfg AdminConfig) http.Handler {
 		}),
 		"/readyz": check(func(ctx context.Context) (string, bool) { return readiness(cfg.Health(ctx)) }),
 	}
+}
+
+func adminHandler(cfg AdminConfig) http.Handler {
+	pages := adminPages(cfg)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := pages[r.URL.Path]
 		switch {
@@ -64,6 +68,8 @@ func readiness(h Health) (text string, ok bool) {
 		lines[0] = "draining: new locks are refused"
 	case h.Problem != "":
 		lines[0] = "store: " + h.Problem
+	case h.Journal != "":
+		lines[0] = h.Journal
 	}
 	for _, warning := range h.Warnings {
 		lines = append(lines, "warning: "+warning)

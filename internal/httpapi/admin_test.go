@@ -46,6 +46,7 @@ func TestTheAdminDoorTellsHowTheProcessIs(t *testing.T) {
 		{starting, "/startupz", 503, "starting: the doors are not open yet\n"},
 		{starting, "/livez", 200, "ok\n"},
 		{health(Health{Problem: "unavailable"}), "/readyz", 503, "store: unavailable\n"},
+		{health(Health{Journal: "cannot be written"}), "/readyz", 503, "cannot be written\n"},
 		{health(Health{Problem: "unavailable"}), "/livez", 200, "ok\n"},
 		{health(Health{Draining: true, Problem: "x"}), "/readyz", 503, "draining: new locks are refused\n"},
 		{health(Health{Warnings: []string{"evicts", "no persistence"}}), "/readyz", 200, "ok\nwarning: evicts\nwarning: no persistence\n"},

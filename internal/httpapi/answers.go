@@ -21,6 +21,7 @@ type granted struct {
 	Bind                 string           `json:"bind"`
 	MaxHoldMS            int64            `json:"max_hold_ms"` // 0 for none
 	MinHoldMS            int64            `json:"min_hold_ms"`
+	AckedReplicas        int              `json:"acked_replicas,omitempty"` // where they are waited for
 }
 
 func describeGrant(st locker.Status) granted {
@@ -29,9 +30,17 @@ func describeGrant(st locker.Status) granted {
 		FencingToken: st.Fence, AcquiredAt: timestamp(st.AcquiredAt),
 		TTLMS: st.TTL.Milliseconds(), ValidForMS: st.ValidFor.Milliseconds(),
 		ValidUntilBoottimeMS: st.ValidUntil.Milliseconds(),
-		Renew:                st.Renew, Bind: bindNone,
+		Renew:                st.Renew, Bind: bindOf(st),
 		MaxHoldMS: st.MaxHold.Milliseconds(), MinHoldMS: st.MinHold.Milliseconds(),
+		AckedReplicas: st.AckedReplicas,
 	}
+}
+
+func bindOf(st locker.Status) string {
+	if st.Bound {
+		return bindConnection
+	}
+	return bindNone
 }
 
 // holding is the answer that tells how a lock is doing.

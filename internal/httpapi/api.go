@@ -25,7 +25,7 @@ type Locks interface {
 	// The other errors: *locker.HeldError, *locker.MismatchError,
 	// *locker.InvalidError, *locker.StoreError, and locker's ErrKeyConflict,
 	// ErrOwnerBusy, ErrTooManyLocks, ErrTooManyWaiters, ErrShuttingDown, ErrDraining,
-	// ErrAcquireUnresolved and ErrUnsupported.
+	// ErrNotRecorded, ErrAcquireUnresolved and ErrUnsupported.
 	Acquire(ctx context.Context, r locker.Request) (st locker.Status, repeated bool, err error)
 
 	// GiveBack says that an answer which granted a lock has not arrived.
@@ -34,6 +34,22 @@ type Locks interface {
 	// Cleared says that the answer had arrived, and that the connection over
 	// which it was told has closed.
 	Cleared(id locker.GrantID)
+
+	// Delivered says that the answer has arrived, while the connection is still
+	// open. It is told of grants that are not bound, if Config.Journaled.
+	Delivered(id locker.GrantID)
+
+	// Lasts tells whether a grant is held. It does not count as an answer.
+	Lasts(id locker.GrantID) bool
+
+	// Unbind says how the connection has ended to which a grant was bound. After
+	// the success of a request that is Bound it takes the place of GiveBack and
+	// Cleared. It blocks for at most the store timeout.
+	Unbind(id locker.GrantID, how locker.Parting)
+
+	// Follow follows a grant to its end; see locker.Locker. The error is
+	// locker.ErrNotHeld.
+	Follow(id locker.GrantID, changed func()) (*locker.Watch, error)
 
 	// Get describes what is held now. The errors: locker.ErrNotHeld,
 	// *locker.LostError, locker.ErrOwnerMismatch.
@@ -44,7 +60,8 @@ type Locks interface {
 	Inspect(ctx context.Context, key locker.Key) (locker.Occupancy, error)
 
 	// Extend changes what is held and extends it; it never acquires. The
-	// errors: as Get, and *locker.StoreError, locker.ErrExtendUnconfirmed.
+	// errors: as Get, and *locker.StoreError, locker.ErrNotRecorded,
+	// locker.ErrExtendUnconfirmed.
 	Extend(ctx context.Context, key locker.Key, h locker.Handle, c locker.Changes) (locker.Status, error)
 
 	// Release gives a lock back. The errors: as Get, and
@@ -57,6 +74,12 @@ type Locks interface {
 	// List returns all that is held, asked for, given back or lost, newest first.
 	List() []locker.Entry
 
+	// Overview is List for the status page: in part, and for people only.
+	Overview(q locker.Query) locker.Overview
+
+	// Changes returns a channel that is closed at the next change to either.
+	Changes() <-chan struct{}
+
 	// Drain refuses new locks from now on.
 	Drain()
 }
@@ -68,10 +91,14 @@ type Config struct {
 	Log     *slog.Logger
 	Version string // shown on the status page
 	Holder  string // label of this pod: shown, and refused as an owner
+	Backend string // what the locks are kept in: shown on the status page
+	Scope   string // equal for sidecars that exclude each other: shown there
 
 	// Reserved are further names that are refused as an owner, since each
 	// would name every worker of the pod: the host name.
 	Reserved []string
+
+	Journaled bool // Locks outlives this process in part, so it is told of Delivered
 
 	DefaultTTL     time.Duration
 	MaxTTL         time.Duration
@@ -93,12 +120,15 @@ type Config struct {
 	// Health is asked by the status page and by /readyz.
 	Health func(context.Context) Health
 
+	Now locker.Clock // the clock of Locks; default locker.BootTime
+
 	MaxConnections int // default 8192; more are refused with 429
 }
 
 // Health is what can be said of the sidecar in public: no words of a driver.
 type Health struct {
 	Problem  string   // why the store cannot be used; empty if it answers
+	Journal  string   // why no new lock can be recorded; empty if it can, or need not be
 	Draining bool     // new locks are refused
 	Warnings []string // what an operator should look at
 }

@@ -26,7 +26,11 @@ type conns struct {
 
 	detachAfter time.Duration
 
-	lot *lot // watches those that wait; may be nil
+	lot     *lot           // watches those that wait; may be nil
+	alarms  *alarms        // wakes streams
+	streams sync.WaitGroup // what goes on for them
+
+	confirming sync.WaitGroup // of confirm
 
 	mu       sync.Mutex
 	attended map[*conn]struct{} // those that net/http does not know of
@@ -42,6 +46,7 @@ type conn struct {
 	idle    atomic.Bool // it waits for a request
 	pending []byte      // read, and not yet taken by Read; belongs to who reads
 	ahead   [1]byte
+	stream  *stream // what it has become; guarded by all.mu
 
 	mu       sync.Mutex // guards the following
 	framing  framing
@@ -61,8 +66,6 @@ type conn struct {
 // telling is a grant that was told over a connection.
 type telling struct {
 	id     locker.GrantID
-	key    locker.Key
-	fence  locker.Fence
 	proven bool // the answer arrived
 	times  int  // how often beyond the first, all proven
 }

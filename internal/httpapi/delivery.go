@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
@@ -42,6 +43,9 @@ func (a *api) deliver(w http.ResponseWriter, r *http.Request, st locker.Status, 
 	if r.Context().Err() != nil {
 		return locker.ErrCallerGone
 	}
+	if a.Now() >= st.ValidUntil { // this process was stopped since it was granted
+		return fmt.Errorf("%w: it was over before it could be told", locker.ErrAcquireUnresolved)
+	}
 	err := answer()
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
@@ -55,6 +59,9 @@ func (a *api) deliver(w http.ResponseWriter, r *http.Request, st locker.Status, 
 		a.Locks.Cleared(st.ID)
 		return nil
 	}
-	c.told(telling{id: st.ID, key: st.Key, fence: st.Fence})
+	c.told(telling{id: st.ID})
+	if a.Journaled {
+		c.confirm(st.ID)
+	}
 	return nil
 }

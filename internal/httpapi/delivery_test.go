@@ -461,9 +461,7 @@ func TestALockToldAgainIsSettledOnceForEachAnswer(t *testing.T) {
 	locks.acquire = func(_ context.Context, r locker.Request) (locker.Status, bool, error) {
 		return locks.statusOf(5, r), true, nil
 	}
-	locks.get = func(locker.Key, locker.Handle) (locker.Status, error) {
-		return locker.Status{ID: 5}, nil
-	}
+	locks.lasts = func(id locker.GrantID) bool { return id == 5 }
 	_, address := serve(t, "tcp", testConfig(locks))
 	c := dial(t, "tcp", address)
 	const times = 5 * leastSweep
@@ -494,7 +492,7 @@ func TestALongLivedConnectionForgetsLocksThatAreOver(t *testing.T) {
 	c := &conn{all: cs}
 	for range 10_000 {
 		st := locks.grant(locker.Request{Key: "k"})
-		c.told(telling{id: st.ID, key: "k", fence: st.Fence})
+		c.told(telling{id: st.ID})
 		c.mu.Lock()
 		c.proveLocked()
 		c.mu.Unlock()
@@ -519,7 +517,7 @@ func TestNothingIsAskedOfTheLocksAboutAnAnswerThatMayNotHaveArrived(t *testing.T
 	c := &conn{Conn: near, all: &conns{locks: locks}}
 	for range leastSweep {
 		st := locks.grant(locker.Request{Key: "k"})
-		c.told(telling{id: st.ID, key: "k", fence: st.Fence})
+		c.told(telling{id: st.ID})
 	}
 	if n := len(c.tellings); n != unprovenMax {
 		t.Errorf("%d answers are remembered, want %d", n, unprovenMax)

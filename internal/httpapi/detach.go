@@ -36,6 +36,7 @@ type acquisition struct {
 type acquired struct {
 	st       locker.Status
 	repeated bool
+	bound    bool // the lock is to end with the connection
 	err      error
 }
 
@@ -84,6 +85,7 @@ func (a *api) acquireSafely(wait *acquisition) {
 			wait.got = acquired{err: refuse("internal_error", "")}
 		}
 	}()
+	wait.got.bound = wait.request.Bound
 	wait.got.st, wait.got.repeated, wait.got.err = a.Locks.Acquire(wait.ctx, wait.request)
 }
 
@@ -114,7 +116,7 @@ func (c *conn) detach(w http.ResponseWriter, r *http.Request, wait *acquisition)
 	if r.Close {
 		header.Set("Connection", "close")
 	}
-	brief := &http.Request{Method: r.Method, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}, Header: http.Header{}}
+	brief := &http.Request{Method: r.Method, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, URL: &url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath}, Header: http.Header{}}
 	if accept, ok := r.Header["Accept"]; ok {
 		brief.Header["Accept"] = accept
 	}
@@ -162,19 +164,24 @@ func (a *api) finish(d *detached, wait *acquisition) {
 		<-d.watched
 	}
 	d.conn.all.leave(d.conn)
-	keep := false
+	keep, streams := false, false
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.Log.Error("telling of a lock panicked", "err", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
-		if keep {
+		switch {
+		case streams:
+		case keep:
 			d.conn.park()
-		} else {
+		default:
 			_ = d.conn.Close()
 		}
 	}()
 	if err := a.tellAcquired(d.answer, d.request, wait.got); err != nil {
 		a.fail(d.answer, d.request, err)
+	} else if wait.got.bound {
+		streams = true // the connection is the stream's
+		return
 	}
 	keep = d.answer.FlushError() == nil && !strings.EqualFold(d.answer.header.Get("Connection"), "close")
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +35,13 @@ type sidecar struct {
 
 func newSidecar(t *testing.T, network string, backend locker.Backend, alter ...func(*Server)) *sidecar {
 	t.Helper()
-	l, err := locker.New(locker.Config{Holder: "shop/web-0"}, backend, unwatched{})
+	return newSidecarAt(t, network, backend, locker.BootTime, alter...)
+}
+
+// newSidecarAt is newSidecar with a clock of its own.
+func newSidecarAt(t *testing.T, network string, backend locker.Backend, now locker.Clock, alter ...func(*Server)) *sidecar {
+	t.Helper()
+	l, err := locker.New(locker.Config{Holder: "shop/web-0", Now: now}, backend, unwatched{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +50,9 @@ func newSidecar(t *testing.T, network string, backend locker.Backend, alter ...f
 	wg.Go(func() { l.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	s := &sidecar{Locker: l, t: t, network: network, url: "http://localhost"}
-	server := New(testConfig(l))
+	cfg := testConfig(l)
+	cfg.Now = now
+	server := New(cfg)
 	for _, f := range alter {
 		f(server)
 	}
@@ -118,6 +127,40 @@ func TestTheLifeOfALock(t *testing.T) {
 			}
 			if f, ok := members["fencing_token"].(float64); ok {
 				fence = fmt.Sprintf("%.0f", f)
+			}
+		}
+	})
+}
+
+// stopped are the Locks of a process that is stopped for a while as soon as it
+// was granted one.
+type stopped struct {
+	Locks
+	wake func()
+}
+
+func (s stopped) Acquire(ctx context.Context, r locker.Request) (locker.Status, bool, error) {
+	st, repeated, err := s.Locks.Acquire(ctx, r)
+	s.wake()
+	return st, repeated, err
+}
+
+func TestAGrantIsNotToldOnceItIsOver(t *testing.T) {
+	onEveryNetwork(t, func(t *testing.T, network string) {
+		for _, target := range []string{"/locks/k", "/locks/k?wait=30s", "/locks/k?bind=connection"} {
+			var asleep atomic.Int64
+			now := func() locker.Instant { return locker.BootTime().Add(time.Duration(asleep.Load())) }
+			l, err := locker.New(locker.Config{Now: now}, memory.New(memory.Config{Now: now}), unwatched{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := testConfig(stopped{l, func() { asleep.Add(int64(time.Minute)) }})
+			cfg.Now = now
+			_, address := serve(t, network, cfg)
+			c := dial(t, network, address)
+			c.send("POST " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			if body := c.answerStatus(503); !strings.Contains(body, "acquire_unresolved") {
+				t.Errorf("%s: %s", target, body)
 			}
 		}
 	})

@@ -21,11 +21,14 @@ import (
 type fakeLocks struct {
 	acquire func(context.Context, locker.Request) (locker.Status, bool, error)
 	get     func(locker.Key, locker.Handle) (locker.Status, error)
+	lasts   func(locker.GrantID) bool // nil for never
 	inspect func(locker.Key) (locker.Occupancy, error)
 	extend  func(context.Context, locker.Key, locker.Handle, locker.Changes) (locker.Status, error)
 	release func(context.Context, locker.Key, locker.Handle, locker.ReleaseOptions) error
 	where   func(owner string, all bool) (released, unconfirmed []locker.Key)
 	list    func() []locker.Entry
+	over    func(locker.Query) locker.Overview
+	changes func() <-chan struct{} // nil for never
 
 	calls   atomic.Int64 // that could change something
 	drained atomic.Bool
@@ -35,14 +38,15 @@ type fakeLocks struct {
 	granted map[locker.GrantID]int // successes that are not settled
 	back    map[locker.GrantID]int
 	cleared map[locker.GrantID]int
-	wrong   []locker.GrantID // settled more often than granted
+	arrived map[locker.GrantID]int // told of by Delivered
+	wrong   []locker.GrantID       // settled more often than granted
 	changed chan struct{}
 }
 
 func newFakeLocks() *fakeLocks {
 	return &fakeLocks{
 		granted: make(map[locker.GrantID]int), back: make(map[locker.GrantID]int),
-		cleared: make(map[locker.GrantID]int), changed: make(chan struct{}),
+		cleared: make(map[locker.GrantID]int), arrived: make(map[locker.GrantID]int), changed: make(chan struct{}),
 	}
 }
 
@@ -92,12 +96,34 @@ func (f *fakeLocks) settle(id locker.GrantID, as map[locker.GrantID]int) {
 func (f *fakeLocks) GiveBack(id locker.GrantID) { f.settle(id, f.back) }
 func (f *fakeLocks) Cleared(id locker.GrantID)  { f.settle(id, f.cleared) }
 
+func (f *fakeLocks) Delivered(id locker.GrantID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.arrived[id]++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeLocks) Unbind(id locker.GrantID, how locker.Parting) {
+	if how == locker.LeftUntold {
+		f.settle(id, f.back)
+	} else {
+		f.settle(id, f.cleared)
+	}
+}
+
+func (f *fakeLocks) Follow(locker.GrantID, func()) (*locker.Watch, error) {
+	return nil, locker.ErrNotHeld
+}
+
 func (f *fakeLocks) Get(key locker.Key, h locker.Handle) (locker.Status, error) {
 	if f.get != nil {
 		return f.get(key, h)
 	}
 	return locker.Status{}, locker.ErrNotHeld
 }
+
+func (f *fakeLocks) Lasts(id locker.GrantID) bool { return f.lasts != nil && f.lasts(id) }
 
 func (f *fakeLocks) Inspect(_ context.Context, key locker.Key) (locker.Occupancy, error) {
 	if f.inspect != nil {
@@ -133,6 +159,20 @@ func (f *fakeLocks) ReleaseWhere(_ context.Context, owner string, all bool) (rel
 func (f *fakeLocks) List() []locker.Entry {
 	if f.list != nil {
 		return f.list()
+	}
+	return nil
+}
+
+func (f *fakeLocks) Overview(q locker.Query) locker.Overview {
+	if f.over != nil {
+		return f.over(q)
+	}
+	return locker.Overview{}
+}
+
+func (f *fakeLocks) Changes() <-chan struct{} {
+	if f.changes != nil {
+		return f.changes()
 	}
 	return nil
 }
@@ -225,6 +265,7 @@ func testConfig(locks Locks) Config {
 		Holder: "shop/web-0", Reserved: []string{"web-0"},
 		DefaultTTL: 30 * time.Second, MaxTTL: 24 * time.Hour, MaxWait: time.Hour,
 		AllowedHosts: []string{"locks.example"},
+		Now:          func() locker.Instant { return locker.Instant(time.Minute) }, // before the grants of fakeLocks end
 		Quit:         func() {},
 		Health:       func(context.Context) Health { return Health{} },
 	}

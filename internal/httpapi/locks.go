@@ -28,7 +28,7 @@ func (a *api) acquire(w http.ResponseWriter, r *http.Request) error {
 	if req.Wait > 0 && connOf(r) != nil {
 		return a.acquireWaiting(w, r, req)
 	}
-	var got acquired
+	got := acquired{bound: req.Bound}
 	got.st, got.repeated, got.err = a.Locks.Acquire(r.Context(), req)
 	return a.tellAcquired(w, r, got)
 }
@@ -37,6 +37,9 @@ func (a *api) acquire(w http.ResponseWriter, r *http.Request) error {
 func (a *api) tellAcquired(w http.ResponseWriter, r *http.Request, got acquired) error {
 	if got.err != nil {
 		return unresolved(got.err)
+	}
+	if got.bound {
+		return a.bind(w, r, got)
 	}
 	status := http.StatusCreated
 	if got.repeated {
@@ -76,17 +79,11 @@ func (a *api) acquireRequest(r *http.Request) (locker.Request, error) {
 	if in.err != nil {
 		return locker.Request{}, in.err
 	}
-	if bind == bindConnection {
-		return locker.Request{}, notYet("bind=connection")
-	}
+	req.Bound = bind == bindConnection
 	for i, p := range in.params {
 		req.Given[i] = locker.Parameter(p.name)
 	}
 	return req, nil
-}
-
-func notYet(what string) error {
-	return refuse("unsupported", what+" is not supported by this version")
 }
 
 // unresolved makes sure that a claim with an unknown outcome is told as such,
@@ -110,12 +107,12 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) error {
 	if in.err != nil {
 		return in.err
 	}
-	if prefers(r, typeEvents, typeJSON) {
-		return notYet("the stream of events")
-	}
 	st, err := a.Locks.Get(key, handle)
 	if err != nil {
 		return a.withOccupancy(r, key, err)
+	}
+	if prefers(r, typeEvents, typeJSON) && r.Method == http.MethodGet {
+		return a.getEvents(w, r, st)
 	}
 	w.Header().Set(fenceHeader, strconv.FormatInt(int64(st.Fence), 10))
 	return respond(w, r, http.StatusOK, describeHolding(st))

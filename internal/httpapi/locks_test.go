@@ -77,9 +77,6 @@ func TestGetTellsOfALockThatIsHeld(t *testing.T) {
 	if head.StatusCode != http.StatusOK {
 		t.Errorf("HEAD: status %d", head.StatusCode)
 	}
-	if stream := do(t, h, "GET", "/locks/k", "", "Accept", "text/event-stream"); stream.StatusCode != http.StatusNotImplemented {
-		t.Errorf("a stream of events: status %d", stream.StatusCode)
-	}
 	if n := locks.calls.Load(); n != 0 {
 		t.Errorf("reading made %d calls that change something", n)
 	}

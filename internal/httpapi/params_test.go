@@ -207,9 +207,6 @@ func TestMistakenParametersAreRefused(t *testing.T) {
 		{"POST", "/locks/k", "ttl=30s", formType + "; charset=latin1", 415, "unsupported_media_type", "UTF-8"},
 		{"POST", "/locks/k", "ttl=30s", ";", 415, "unsupported_media_type", ""},
 		{"POST", "/locks/k", "note=" + strings.Repeat("x", 5000), formType, 413, "body_too_large", "4096"},
-
-		// what this version cannot do yet
-		{"POST", "/locks/k?bind=connection", "", "", 501, "unsupported", "bind"},
 	} {
 		t.Run(test.method+" "+test.target[:min(len(test.target), 30)]+" "+test.body[:min(len(test.body), 20)], func(t *testing.T) {
 			locks := newFakeLocks()
@@ -262,7 +259,7 @@ func FuzzParams(f *testing.F) {
 		req, err := newAPI(testConfig(newFakeLocks())).acquireRequest(r)
 		if err != nil {
 			p := problemOf(err)
-			if p.Status != 400 && p.Status != 415 && p.Status != 501 {
+			if p.Status != 400 && p.Status != 415 {
 				t.Errorf("status %d: %v", p.Status, err)
 			}
 			if encoded, err := json.Marshal(p); err != nil || !utf8.Valid(encoded) {

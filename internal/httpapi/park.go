@@ -34,6 +34,7 @@ func (c *conn) waitedLocked() (again bool) {
 func (c *conn) park() {
 	c.idle.Store(true)
 	c.setParked(true)
+	_ = c.Conn.SetWriteDeadline(time.Time{}) // of the last answer: net/http may write before the next one
 	c.all.attend(c)
 	if !c.all.watch(c) {
 		go c.await()
@@ -96,6 +97,9 @@ func (c *conn) outlives() bool {
 	defer c.mu.Unlock()
 	if c.ended || c.closed {
 		return false
+	}
+	for i, t := range c.tellings {
+		c.tellings[i].proven = t.proven || !c.all.locks.Lasts(t.id) // whether it arrived matters to nobody any more
 	}
 	c.sweepLocked()
 	return len(c.tellings) > 0
@@ -165,8 +169,9 @@ func (cs *conns) endParked() {
 // closeAttended closes all connections that net/http does not know of.
 func (cs *conns) closeAttended() {
 	cs.endParked()
+	cs.endStreams()
 	cs.mu.Lock()
-	open := slices.Collect(maps.Keys(cs.attended))
+	open := slices.DeleteFunc(slices.Collect(maps.Keys(cs.attended)), func(c *conn) bool { return c.stream != nil })
 	cs.mu.Unlock()
 	for _, c := range open {
 		ready := cs.lot.remove(c.Conn)

@@ -3,9 +3,12 @@ package httpapi
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker/memory"
 )
 
 // parking serves the API with connections that net/http gives up at once.
@@ -107,5 +110,68 @@ func TestAShutdownClosesParkedConnectionsAtOnce(t *testing.T) {
 			}
 		}
 		locks.awaitFate(t, 1, fateCleared, time.Second)
+	})
+}
+
+// onlyParked returns the one connection that waits outside net/http.
+func (s *Server) onlyParked(t *testing.T) *conn {
+	t.Helper()
+	s.awaitParked(t, 1)
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.attended {
+		return c
+	}
+	return nil
+}
+
+// A lock whose answer lies unread is given back however long it has lain there.
+func TestAnIdleConnectionSaysNothingOfAnAnswerThatWasNotRead(t *testing.T) {
+	onEveryNetwork(t, func(t *testing.T, network string) {
+		var s *Server
+		side := newSidecar(t, network, memory.New(memory.Config{}), func(server *Server) {
+			s = server
+			s.http.IdleTimeout = time.Millisecond
+		})
+		unread := dial(t, network, side.address)
+		unread.send(post)
+		unread.awaitUnread()
+		idle := s.onlyParked(t)
+		for s.conns.lot.remove(idle.Conn) == nil { // it is just being parked
+			time.Sleep(time.Millisecond)
+		}
+		idle.expire()
+		s.awaitParked(t, 1)
+		_ = unread.Conn.Close()
+		for deadline := time.Now().Add(10 * time.Second); side.Holds("k"); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the lock is held, and nobody knows of it")
+			}
+		}
+	})
+}
+
+// The time that the caller had to take one answer is over before the next is due.
+func TestACallerThatWaitsForAContinueIsToldToGoOn(t *testing.T) {
+	onEveryNetwork(t, func(t *testing.T, network string) {
+		s := New(testConfig(newFakeLocks()))
+		s.http.IdleTimeout = time.Millisecond
+		s.http.ConnState = func(nc net.Conn, state http.ConnState) {
+			noteState(nc, state)
+			if state == http.StateIdle {
+				_ = nc.SetWriteDeadline(time.Unix(1, 0)) // as it is seconds later
+			}
+		}
+		c := dial(t, network, serveOn(t, network, s))
+		c.send(post)
+		c.answerStatus(http.StatusCreated)
+		s.awaitParked(t, 1)
+		c.send("POST /locks/l HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
+			"Content-Length: 6\r\nExpect: 100-continue\r\n\r\n")
+		if response, err := http.ReadResponse(c.r, nil); err != nil || response.StatusCode != http.StatusContinue {
+			t.Fatalf("got %v, %v, want 100", response, err)
+		}
+		c.send("ttl=9s")
+		c.answerStatus(http.StatusCreated)
 	})
 }

@@ -43,10 +43,11 @@ func quality(accept, mediaType string) float64 {
 	return best
 }
 
-// shellLines turns a JSON object into name=value lines that a POSIX shell may
-// evaluate: whatever the values are, nothing of them is executed. Members of
-// nested objects get the outer name in front; null is empty.
-func shellLines(object []byte) ([]byte, error) {
+// ShellLines turns a JSON object into name=value lines that a POSIX shell may
+// evaluate: whatever is in it, nothing of it is executed. Members of nested
+// objects get the outer name in front; null is empty. It fails if a name is
+// none that a shell variable of ours can have.
+func ShellLines(object []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	d.UseNumber()
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
@@ -55,6 +56,18 @@ func shellLines(object []byte) ([]byte, error) {
 	var out bytes.Buffer
 	err := shellObject(&out, d, "")
 	return out.Bytes(), err
+}
+
+// isShellName tells whether a shell variable may have the name. Capitals are
+// refused: PATH and its like are not ours to set.
+func isShellName(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
 }
 
 func shellObject(out *bytes.Buffer, d *json.Decoder, prefix string) error {
@@ -66,6 +79,9 @@ func shellObject(out *bytes.Buffer, d *json.Decoder, prefix string) error {
 		name, ok := token.(string)
 		if !ok {
 			return nil // the end of the object
+		}
+		if !isShellName(name) {
+			return errors.New("a name is none of a shell variable")
 		}
 		name = prefix + name
 		if token, err = d.Token(); err != nil {

@@ -82,12 +82,22 @@ func TestPlainErrorsAreSafeToEvaluate(t *testing.T) {
 }
 
 func TestLinesKeepLineEndsInsideQuotes(t *testing.T) {
-	lines, err := shellLines([]byte(`{"note":"a\ntouch pwned\n'b","more":{"x":null,"y":-1.5},"last":false}`))
+	lines, err := ShellLines([]byte(`{"note":"a\ntouch pwned\n'b","more":{"x":null,"y":-1.5},"last":false}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := evaluate(t, string(lines), `printf '%s|%s|%s|%s' "$note" "$more_x" "$more_y" "$last"`); got != "a\ntouch pwned\n'b||-1.5|false" {
 		t.Errorf("the shell read %q", got)
+	}
+}
+
+func TestNoVariableIsSetWhoseNameIsNoneOfOurs(t *testing.T) {
+	for _, name := range []string{"", "a b", "a;touch pwned", "1a", "PATH", "a\n", "é", "$(touch pwned)"} {
+		for _, object := range []string{`{` + quoteJSON(name) + `:1}`, `{"a":{` + quoteJSON(name) + `:1}}`} {
+			if lines, err := ShellLines([]byte(object)); err == nil {
+				t.Errorf("%s became %q", object, lines)
+			}
+		}
 	}
 }
 
@@ -114,7 +124,7 @@ func FuzzShellLines(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		lines, err := shellLines([]byte(`{"a":` + quoteJSON(text) + `}`))
+		lines, err := ShellLines([]byte(`{"a":` + quoteJSON(text) + `}`))
 		if err != nil {
 			t.Skip()
 		}

@@ -33,11 +33,13 @@ var outcomes = []outcome{
 	{"key_conflict", http.StatusUnprocessableEntity, "something that is not a lock lives at the key", is(locker.ErrKeyConflict)},
 	{"too_many_locks", http.StatusTooManyRequests, "this sidecar holds as many locks as it may", is(locker.ErrTooManyLocks)},
 	{"too_many_waiters", http.StatusTooManyRequests, "as many callers wait here as may", is(locker.ErrTooManyWaiters)},
+	{"too_many_feeds", http.StatusTooManyRequests, "as many status pages are open as may be live", nil},
 	{"unsupported", http.StatusNotImplemented, "this is not supported", is(locker.ErrUnsupported)},
 	{"caller_gone", http.StatusBadRequest, "the caller closed its side of the connection before the answer; nothing is held", is(locker.ErrCallerGone)},
 
 	{"shutting_down", http.StatusServiceUnavailable, "this sidecar is shutting down", is(locker.ErrShuttingDown)},
 	{"draining", http.StatusServiceUnavailable, "this sidecar was told to refuse new locks", is(locker.ErrDraining)},
+	{"not_recorded", http.StatusServiceUnavailable, "this sidecar cannot record it in its state directory, and so did not do it", is(locker.ErrNotRecorded)},
 	{"acquire_unresolved", http.StatusServiceUnavailable, "it is not known whether the lock was taken; it is being undone", is(locker.ErrAcquireUnresolved)},
 	{"extend_unconfirmed", http.StatusServiceUnavailable, "it is not known whether the lease was extended", is(locker.ErrExtendUnconfirmed)},
 	{"release_unconfirmed", http.StatusServiceUnavailable, "the release is not confirmed yet; it is being repeated", as[*locker.UnconfirmedError]},

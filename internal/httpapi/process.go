@@ -67,33 +67,3 @@ func (a *api) quit(w http.ResponseWriter, r *http.Request) error {
 	_ = http.NewResponseController(w).Flush()
 	return nil
 }
-
-// status answers GET and HEAD /.
-func (a *api) status(w http.ResponseWriter, r *http.Request) error {
-	if in := newInput(r); in.err != nil {
-		return in.err
-	}
-	health := a.Health(r.Context())
-	page := struct {
-		Version  string                    `json:"version"`
-		Holder   string                    `json:"holder"`
-		Store    string                    `json:"store"` // "ok", or what is wrong
-		Draining bool                      `json:"draining"`
-		Warnings []string                  `json:"warnings"`
-		Locks    map[locker.EntryState]int `json:"locks"`
-	}{
-		Version: a.Version, Holder: a.Holder, Store: "ok", Draining: health.Draining,
-		Warnings: append([]string{}, health.Warnings...),
-		Locks: map[locker.EntryState]int{
-			locker.EntryHeld: 0, locker.EntryAtRisk: 0, locker.EntryAsking: 0,
-			locker.EntryWaiting: 0, locker.EntryReleasing: 0, locker.EntryLost: 0,
-		},
-	}
-	if health.Problem != "" {
-		page.Store = health.Problem
-	}
-	for _, e := range a.Locks.List() {
-		page.Locks[e.State]++
-	}
-	return respondJSON(w, page)
-}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -84,21 +83,4 @@ func TestTheAnswerToQuitIsWrittenBeforeTheServerStops(t *testing.T) {
 		}
 		c.answerStatus(http.StatusAccepted)
 	})
-}
-
-func TestTheStatusTellsHowItIs(t *testing.T) {
-	locks := newFakeLocks()
-	cfg := testConfig(locks)
-	locks.list = func() []locker.Entry {
-		return []locker.Entry{{State: locker.EntryHeld}, {State: locker.EntryHeld}, {State: locker.EntryLost}}
-	}
-	cfg.Health = func(context.Context) Health {
-		return Health{Problem: "unavailable", Draining: true, Warnings: []string{"evicts"}}
-	}
-	response := do(t, newAPI(cfg), "GET", "/", "")
-	want := `{"version":"v1.2.3","holder":"shop/web-0","store":"unavailable","draining":true,"warnings":["evicts"],` +
-		`"locks":{"asking":0,"at_risk":0,"held":2,"lost":1,"releasing":0,"waiting":0}}` + "\n"
-	if body := bodyOf(t, response); response.StatusCode != 200 || body != want {
-		t.Errorf("%d %s", response.StatusCode, body)
-	}
 }

@@ -17,6 +17,7 @@ const (
 	typeProblem = "application/problem+json"
 	typePlain   = "text/plain"
 	typeEvents  = "text/event-stream"
+	typeHTML    = "text/html"
 )
 
 // respond answers with the value: as JSON, or as lines for a shell if the
@@ -43,7 +44,7 @@ func respondAs(w http.ResponseWriter, status int, contentType string, plain bool
 		return err
 	}
 	if plain {
-		if body, err = shellLines(body); err != nil {
+		if body, err = ShellLines(body); err != nil {
 			return err
 		}
 		contentType = typePlain + "; charset=utf-8"

@@ -21,6 +21,8 @@ import (
 type api struct {
 	Config
 	gate     gate
+	page     page
+	feeds    *feeds
 	routes   map[string]methods // by chi's pattern of the path
 	patterns chi.Router
 	matches  sync.Pool // of *chi.Context
@@ -34,7 +36,7 @@ type methods map[string]route
 
 func newAPI(cfg Config) *api {
 	cfg.Reserved = append(slices.Clone(cfg.Reserved), cfg.Holder)
-	a := &api{Config: cfg, gate: newGate(cfg), patterns: chi.NewRouter()}
+	a := &api{Config: cfg, gate: newGate(cfg), page: newPage(), feeds: newFeeds(), patterns: chi.NewRouter()}
 	a.routes = map[string]methods{
 		"/":        {http.MethodGet: a.status},
 		"/drain":   {http.MethodPost: a.drain},
@@ -73,14 +75,16 @@ func (a *api) routeOf(w http.ResponseWriter, r *http.Request) (route, error) {
 	return serve, nil
 }
 
+// What every answer has. Nobody changes a header's values in place.
+var noStore, noSniff = []string{"no-store"}, []string{"nosniff"}
+
 // ServeHTTP reads the request to its end, checks whether it may come in, and
 // only then looks at what it wants: net/http notices that a caller has gone
 // only once the body has been read.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.recover(w, r)
 	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	if len(r.TransferEncoding) > 0 {
 		// Where a chunked body ends is what request smuggling argues about.
 		h.Set("Connection", "close")

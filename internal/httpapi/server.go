@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
 const (
@@ -28,6 +30,7 @@ const (
 type Server struct {
 	http  http.Server
 	conns *conns // nil where connections are not followed
+	stop  func() // ends what would otherwise go on for as long as its caller likes
 }
 
 // New returns the API's server. It listens nowhere until Serve.
@@ -35,8 +38,13 @@ func New(cfg Config) *Server {
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = 8192
 	}
-	s := newServer(newAPI(cfg), cfg.Log)
-	s.conns = &conns{locks: cfg.Locks, limit: int64(cfg.MaxConnections), idle: idleTimeout, detachAfter: detachAfter}
+	if cfg.Now == nil {
+		cfg.Now = locker.BootTime
+	}
+	a := newAPI(cfg)
+	s := newServer(a, cfg.Log)
+	s.stop = a.feeds.end
+	s.conns = &conns{locks: cfg.Locks, limit: int64(cfg.MaxConnections), idle: idleTimeout, detachAfter: detachAfter, alarms: newAlarms(cfg.Now)}
 	s.http.IdleTimeout = parkAfter
 	s.http.ConnContext = withConn
 	s.http.ConnState = noteState
@@ -44,7 +52,7 @@ func New(cfg Config) *Server {
 }
 
 func newServer(h http.Handler, log *slog.Logger) *Server {
-	return &Server{http: http.Server{
+	return &Server{stop: func() {}, http: http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
@@ -66,6 +74,12 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 func (s *Server) Serve(listeners ...net.Listener) error {
 	if s.conns != nil {
 		defer s.conns.openLot().close()
+		defer s.conns.confirming.Wait()
+		stop := make(chan struct{})
+		var alarms sync.WaitGroup
+		alarms.Go(func() { s.conns.alarms.run(stop) })
+		defer alarms.Wait()
+		defer close(stop)
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(listeners))
@@ -90,7 +104,9 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	if s.conns != nil {
 		s.conns.endParked()
+		s.conns.endStreams()
 	}
+	s.stop()
 	err := s.http.Shutdown(ctx)
 	if err == nil && s.conns != nil {
 		err = s.conns.settled(ctx)

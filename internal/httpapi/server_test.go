@@ -51,34 +51,37 @@ func impatient(locks Locks) *Server {
 }
 
 func TestAnIdleConnectionLastsAsLongAsALockThatItTold(t *testing.T) {
-	locks := newFakeLocks()
-	var over atomic.Bool
-	looked := make(chan struct{}, 100)
-	locks.get = func(locker.Key, locker.Handle) (locker.Status, error) {
-		looked <- struct{}{}
-		if over.Load() {
-			return locker.Status{}, locker.ErrNotHeld
-		}
-		return locker.Status{ID: 1}, nil
+	for name, proven := range map[string]bool{"another request follows": true, "the caller says nothing more": false} {
+		t.Run(name, func(t *testing.T) {
+			locks := newFakeLocks()
+			var over atomic.Bool
+			looked := make(chan struct{}, 100)
+			locks.lasts = func(locker.GrantID) bool {
+				looked <- struct{}{}
+				return !over.Load()
+			}
+			l := listen(t)
+			start(t, impatient(locks), l)
+			c := dial(t, "tcp", l.Addr().String())
+			c.send(post)
+			c.answerStatus(201)
+			if proven {
+				c.send("GET /drain HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				c.answerStatus(405)
+			}
+			for range 3 {
+				<-looked
+			}
+			if got, _ := locks.fate(1); got != fateOpen {
+				t.Fatalf("the grant is %s while it is held and its connection open", got)
+			}
+			over.Store(true)
+			if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Errorf("%v, want the end of the connection once the lock is over", err)
+			}
+			locks.awaitFate(t, 1, fateCleared, 2*time.Second)
+		})
 	}
-	l := listen(t)
-	start(t, impatient(locks), l)
-	c := dial(t, "tcp", l.Addr().String())
-	c.send(post)
-	c.answerStatus(201)
-	c.send("GET /drain HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	c.answerStatus(405)
-	for range 3 {
-		<-looked
-	}
-	if got, _ := locks.fate(1); got != fateOpen {
-		t.Fatalf("the grant is %s while it is held and its connection open", got)
-	}
-	over.Store(true)
-	if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("%v, want the end of the connection once the lock is over", err)
-	}
-	locks.awaitFate(t, 1, fateCleared, 2*time.Second)
 }
 
 func TestAnIdleConnectionThatToldNothingIsClosed(t *testing.T) {

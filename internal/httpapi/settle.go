@@ -92,5 +92,6 @@ func (cs *conns) settled(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	cs.streams.Wait()
 	return nil
 }

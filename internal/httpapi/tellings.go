@@ -38,7 +38,7 @@ func (c *conn) sweepLocked() {
 			kept[i].times += t.times + 1
 			continue
 		}
-		if st, err := c.all.locks.Get(t.key, locker.Handle{Fence: t.fence}); err != nil || st.ID != t.id {
+		if !c.all.locks.Lasts(t.id) {
 			for range t.times + 1 {
 				c.all.locks.Cleared(t.id)
 			}

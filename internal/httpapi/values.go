@@ -29,6 +29,9 @@ const (
 	paramMaxHold = string(locker.ParamMaxHold)
 	paramMinHold = string(locker.ParamMinHold)
 	paramNote    = string(locker.ParamNote)
+	paramSearch  = "search"
+	paramLimit   = "limit"
+	searchMaxLen = 512
 )
 
 // input reads the parameters of one request into values. The first mistake is
@@ -49,9 +52,14 @@ func (in *input) given(name string) bool {
 }
 
 func (in *input) invalid(name, problem string) {
-	if in.err == nil {
-		in.err = refuseParam("invalid_"+name, name, name+" "+problem)
+	if in.err != nil {
+		return
 	}
+	code := "invalid_" + name
+	if name == paramSearch || name == paramLimit { // which have no code of their own
+		code = "invalid_parameter"
+	}
+	in.err = refuseParam(code, name, name+" "+problem)
 }
 
 // duration reads a Go duration of whole milliseconds from least to most.
@@ -82,6 +90,9 @@ func (in *input) duration(name string, otherwise, least, most time.Duration) tim
 
 // isNumber tells whether the text is a number without a unit.
 func isNumber(text string) bool {
+	if strings.TrimRight(text, "0123456789.") == text {
+		return false // as most are, and spared the error
+	}
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil && strings.ContainsAny(text, "0123456789")
 }
@@ -167,6 +178,19 @@ func (in *input) fence() locker.Fence {
 		in.invalid(paramFence, "must be the whole number that the grant's answer told")
 	}
 	return locker.Fence(n)
+}
+
+// count reads a whole number from 0 to most.
+func (in *input) count(name string, otherwise, most int) int {
+	p, ok := in.params.find(name)
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.Atoi(p.text)
+	if err != nil || p.kind == kindBool || n < 0 || n > most || p.text != strconv.Itoa(n) {
+		in.invalid(name, fmt.Sprintf("must be a whole number from 0 to %d", most))
+	}
+	return n
 }
 
 func (in *input) handle() locker.Handle {

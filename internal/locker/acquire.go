@@ -16,12 +16,12 @@ import (
 //
 // A success must be followed by exactly one of GiveBack, if the caller could
 // not be told, and Cleared, once the connection over which it was told has
-// closed. If ctx is over by the time of the grant, the grant is given back and
+// closed; if the request was Bound, by exactly one Unbind. If ctx is over by the time of the grant, the grant is given back and
 // the error is ErrCallerGone.
 //
 // The errors: *HeldError, ErrKeyConflict, *MismatchError, ErrOwnerBusy,
-// ErrTooManyLocks, ErrTooManyWaiters, ErrShuttingDown, ErrDraining, ErrUnsupported, a *StoreError
-// that is Certain, and ErrAcquireUnresolved.
+// ErrTooManyLocks, ErrTooManyWaiters, ErrShuttingDown, ErrDraining, ErrNotRecorded, ErrUnsupported,
+// a *StoreError that is Certain, and ErrAcquireUnresolved.
 func (l *Locker) Acquire(ctx context.Context, r Request) (st Status, repeated bool, err error) {
 	began := l.now()
 	st, repeated, err = l.acquire(ctx, r, began.Add(l.cfg.StoreTimeout))
@@ -44,8 +44,10 @@ func (l *Locker) acquire(ctx context.Context, r Request, deadline Instant) (Stat
 		case g == nil:
 			return st, true, nil
 		case r.Wait > 0:
-			st, err := l.waitInLine(ctx, g)
+			st, err := l.waitInLine(ctx, g, r.Wait)
 			return st, false, err
+		case l.writeNotes() != nil:
+			return Status{}, false, l.giveUpUnsent(g)
 		default:
 			answer, err := l.ask(g, deadline)
 			st, err = l.conclude(ctx, g, answer, err)
@@ -68,8 +70,8 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 		case mine && p != "":
 			return nil, Status{}, nil, &MismatchError{string(p)}
 		case mine:
-			g.answers++
-			g.tethers++
+			g.toldLocked(r.Bound)
+			l.askedForLocked(g)
 			return nil, g.status(now), nil, nil
 		case r.Wait == 0:
 			return nil, Status{}, nil, l.heldHereLocked(g, now)
@@ -99,11 +101,16 @@ func (l *Locker) register(r Request) (*grant, Status, *chore, error) {
 	// a held lock would keep in memory.
 	g := &grant{
 		id: l.lastID, key: Key(strings.Clone(string(r.Key))), owner: strings.Clone(r.Owner), note: strings.Clone(r.Note),
-		token: NewToken(l.cfg.Holder), entered: now, asked: now, wait: r.Wait,
-		ttl: r.TTL, maxHold: r.MaxHold, minHold: r.MinHold, renew: r.Renew,
+		token: NewToken(l.cfg.Holder), entered: now, asked: now,
+		ttl: r.TTL, maxHold: r.MaxHold, minHold: r.MinHold, renew: r.Renew, bound: r.Bound,
 	}
 	l.asking[g.key] = append(l.asking[g.key], g)
 	l.askCount++
+	if r.Wait > 0 {
+		l.enterLocked(g, r.Wait, now)
+	}
+	l.newsLocked()
+	l.noteLocked(g, PhaseAsking)
 	return g, Status{}, nil, nil
 }
 
@@ -138,6 +145,9 @@ func (l *Locker) await(ctx context.Context, c *chore, deadline Instant) error {
 
 // conclude takes in the outcome of a claim.
 func (l *Locker) conclude(ctx context.Context, g *grant, answer Grant, err error) (Status, error) {
+	if err == nil {
+		err = l.writeGrant(g, answer)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -151,9 +161,7 @@ func (l *Locker) conclude(ctx context.Context, g *grant, answer Grant, err error
 // grantLocked takes in a yes.
 func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now Instant) (Status, error) {
 	l.askedLocked(g)
-	ttl, _, capped := g.leaseFrom(g.asked)
-	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked)).UnixNano()
-	g.extended(g.asked, ttl, capped)
+	g.granted(answer, now)
 	old := l.heldLocked(g.key, now)
 	var refusal error
 	switch {
@@ -172,7 +180,9 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 		refusal = ErrShuttingDown
 	}
 	if refusal != nil {
-		l.scheduleLocked(l.addChoreLocked(g, true, now), now)
+		c := l.addChoreLocked(g, true, now)
+		l.noteChoreLocked(c)
+		l.scheduleLocked(c, now)
 		return Status{}, refusal
 	}
 	if old != nil {
@@ -183,8 +193,13 @@ func (l *Locker) grantLocked(ctx context.Context, g *grant, answer Grant, now In
 	l.endings.granted(g.key, g.owner)
 	l.held[g.key] = g
 	l.byID[g.id] = g
-	g.answers, g.tethers = 1, 1
-	l.dog.Watch(g.beat())
+	g.toldLocked(g.bound)
+	g.phase = PhaseGranted
+	beat := g.beat()
+	if g.sent < l.doubtedAt { // it was asked of who decided before, perhaps
+		beat.Failures++
+	}
+	l.dog.Watch(beat)
 	return g.status(now), nil
 }
 
@@ -198,6 +213,7 @@ func (l *Locker) askedLocked(g *grant) {
 		l.asking[g.key] = rest
 	}
 	l.signalLocked()
+	l.newsLocked()
 }
 
 // refusedLocked turns the backend's error into the caller's, and undoes what
@@ -206,17 +222,14 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 	var held *HeldError
 	if errors.As(err, &held) {
 		held.HeldHere = l.heldLocked(g.key, now) != nil
-		if held.ExpiresIn > l.cfg.MaxTTL+l.cfg.MaxTTL/10 {
-			l.observe.Orphan()
-			l.lineLocked(slog.LevelWarn, "the key is held for longer than anybody may ask for: the store's clock has stepped back, or the value is an orphan",
-				"key", g.key, "expires_in", held.ExpiresIn)
-		}
+		l.orphanLocked(g.key, held)
 	}
 	if errors.Is(err, ErrKeyConflict) {
 		l.conflictLocked(g.key, err)
 	}
 	if !g.inDoubt {
 		if CertainNo(err) {
+			l.noteOverLocked(g.id)
 			return certainly(err)
 		}
 		g.unanswered(now)
@@ -227,6 +240,16 @@ func (l *Locker) refusedLocked(g *grant, err error, now Instant) error {
 	}
 	l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.key, "err", err)
 	return ErrAcquireUnresolved
+}
+
+// orphanLocked tells of a value that nobody can have asked for.
+func (l *Locker) orphanLocked(key Key, held *HeldError) {
+	if held.ExpiresIn <= l.cfg.MaxTTL+l.cfg.MaxTTL/10 {
+		return
+	}
+	l.observe.Orphan()
+	l.lineLocked(slog.LevelWarn, "the key is held for longer than anybody may ask for: the store's clock has stepped back, or the value is an orphan",
+		"key", key, "expires_in", held.ExpiresIn)
 }
 
 // conflictLocked tells of a value that is not a lock.
@@ -248,13 +271,14 @@ func certainly(err error) error {
 }
 
 func resultOf(repeated bool, err error) AcquireResult {
+	if err == nil && repeated {
+		return AcquireRepeated
+	} else if err == nil {
+		return AcquireGranted
+	}
 	var held *HeldError
 	var store *StoreError
 	switch {
-	case err == nil && repeated:
-		return AcquireRepeated
-	case err == nil:
-		return AcquireGranted
 	case errors.As(err, &held) && held.TimedOut:
 		return AcquireTimedOut
 	case errors.As(err, &held):

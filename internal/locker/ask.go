@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 )
 
@@ -10,28 +11,47 @@ import (
 // sent again.
 const retryPause = 5 * time.Millisecond
 
-// ask sends the claim until its outcome is known or the deadline is over. The
-// error is the least certain outcome of all attempts, save that a certain
-// "held" is told as such.
+// splitPauseMin is how long a claim waits at most after it was first in a split
+// vote.
+const splitPauseMin = 8 * time.Millisecond
+
+// ask sends the claim until its outcome is known or the deadline is over, and
+// new ones after a split vote. The error is the least certain outcome of all
+// attempts, save that a certain "held" is told as such.
 func (l *Locker) ask(g *grant, deadline Instant) (Grant, error) {
 	unknown := error(nil)
-	for pause := retryPause; ; pause *= 2 {
+	for tries, splits := 0, 0; ; {
 		ctx, claim := l.claim(g, deadline)
 		answer, err := l.backend.Acquire(ctx.Context, claim)
 		ctx.cancel()
+		again, pause := false, time.Duration(0)
 		l.mu.Lock()
 		l.answeredLocked(g, answer.Reading, err, l.now())
-		if err != nil && !CertainNo(err) {
-			unknown = err
+		switch {
+		case errors.Is(err, ErrSplitVote):
+			l.anewLocked(g, l.now())
+			again, pause, unknown = true, splitPause(splits), nil
+			splits++
+		case err != nil && !CertainNo(err), errors.Is(err, ErrLate):
+			if !CertainNo(err) {
+				unknown = err
+			}
+			again, pause = true, retryPause<<tries
+			tries++
 		}
 		l.mu.Unlock()
-		again := err != nil && (!CertainNo(err) || errors.Is(err, ErrLate))
 		if again && l.now().Add(pause) < deadline {
 			time.Sleep(pause)
+			if l.writeNotes() != nil {
+				return Grant{}, ErrNotRecorded
+			}
 			continue
 		}
+		if err == nil || unknown == nil {
+			return answer, err
+		}
 		var held *HeldError
-		if err == nil || unknown == nil || errors.As(err, &held) {
+		if errors.As(err, &held) {
 			return answer, err
 		}
 		return answer, unknown
@@ -41,9 +61,12 @@ func (l *Locker) ask(g *grant, deadline Instant) (Grant, error) {
 // answeredLocked takes in what an answer to a claim tells of earlier ones.
 func (l *Locker) answeredLocked(g *grant, r Reading, err error, now Instant) {
 	l.learnLocked(r, now)
+	if err == nil {
+		return
+	}
 	var held *HeldError
 	switch {
-	case err != nil && !CertainNo(err):
+	case !CertainNo(err):
 		g.inDoubt = true
 		g.unanswered(g.sentUntil)
 	case errors.As(err, &held) && g.sent > g.lateUntil:
@@ -51,6 +74,32 @@ func (l *Locker) answeredLocked(g *grant, r Reading, err error, now Instant) {
 		g.inDoubt = false
 	}
 }
+
+// anewLocked has a grant asked for under a token that was never sent. What is
+// in doubt of the old one is undone.
+func (l *Locker) anewLocked(g *grant, now Instant) {
+	if g.inDoubt {
+		c := l.addChoreLocked(g, true, now)
+		l.noteChoreLocked(c)
+		l.scheduleLocked(c, now)
+	} else {
+		l.noteOverLocked(g.id)
+	}
+	l.reissueLocked(g)
+}
+
+// reissueLocked gives a grant that is asked for a token that was never sent.
+// The note of that must be written before it is.
+func (l *Locker) reissueLocked(g *grant) {
+	l.lastID++
+	g.id, g.token = l.lastID, NewToken(l.cfg.Holder)
+	g.inDoubt, g.lateUntil, g.storeUntil = false, 0, 0
+	l.noteLocked(g, PhaseAsking)
+}
+
+// splitPause is how long to wait before asking anew after so many split votes
+// and one more: everybody another time, so that one comes alone.
+func splitPause(before int) time.Duration { return rand.N(splitPauseMin << min(before, 4)) }
 
 type boundedContext struct {
 	context.Context

@@ -2,10 +2,8 @@ package locker_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
@@ -22,6 +20,7 @@ type wire struct {
 
 	mu     sync.Mutex
 	leases map[locker.Token]*lease
+	dead   bool // the process has ended: what it does now it has not done
 }
 
 var _ locker.Queue = (*wire)(nil)
@@ -29,10 +28,6 @@ var _ locker.Queue = (*wire)(nil)
 // lease is what the wire reckons by itself. Where a minimum hold makes the
 // store keep the key for longer, it reckons with that.
 type lease struct {
-	asked      locker.Instant // of the first request that may have been granted
-	keep       time.Duration  // as asked for by it
-	inDoubt    bool
-	lateUntil  locker.Instant // until then a request that was not answered may be executed
 	validUntil locker.Instant
 	givenBack  locker.Instant // 0 for not yet
 	asking     bool           // a claim with the token is on its way
@@ -43,10 +38,32 @@ func newWire(t *testing.T, now locker.Clock, faulty *lockertest.Faulty) *wire {
 	return &wire{Faulty: faulty, queue: faulty.Backend().(locker.Queue), t: t, now: now, leases: make(map[locker.Token]*lease)}
 }
 
+// next returns the wire of the process that comes after the one of this, which
+// has ended.
+func (w *wire) next(faulty *lockertest.Faulty) *wire {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	after := newWire(w.t, w.now, faulty)
+	for token, e := range w.leases {
+		copied := *e
+		copied.asking = false
+		after.leases[token] = &copied
+	}
+	return after
+}
+
+// ends says that the process has ended.
+func (w *wire) ends() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+}
+
 func (w *wire) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
 	sent := w.asking(c)
 	answer, err := w.Faulty.Acquire(ctx, c)
-	w.answered(c, sent, err)
+	w.answered(c, sent, answer, err)
 	return answer, err
 }
 
@@ -56,7 +73,7 @@ func (w *wire) AcquireInLine(ctx context.Context, c locker.Claim, turn locker.Tu
 	}
 	sent := w.asking(c)
 	answer, err := w.queue.AcquireInLine(ctx, c, turn)
-	w.answered(c, sent, err)
+	w.answered(c, sent, answer, err)
 	return answer, err
 }
 
@@ -67,7 +84,7 @@ func (w *wire) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim,
 	w.givingBack(s)
 	sent := w.asking(c)
 	verdict, answer, err := w.queue.HandOver(ctx, s, c, turn)
-	w.answered(c, sent, err)
+	w.answered(c, sent, answer, err)
 	return verdict, answer, err
 }
 
@@ -84,6 +101,9 @@ func (w *wire) asking(c locker.Claim) (sent locker.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sent = w.now()
+	if w.dead {
+		return sent
+	}
 	e := w.leases[c.Token]
 	if e == nil {
 		e = new(lease)
@@ -100,25 +120,20 @@ func (w *wire) asking(c locker.Claim) (sent locker.Instant) {
 		w.t.Errorf("claim of %q may be executed %v after it was sent", c.Key, c.NotAfter.Sub(sent))
 	}
 	e.asking = true
-	if !e.inDoubt {
-		e.asked, e.keep = sent, c.Keep
-	}
 	return sent
 }
 
 // answered takes in the answer to a claim.
-func (w *wire) answered(c locker.Claim, sent locker.Instant, err error) {
+func (w *wire) answered(c locker.Claim, sent locker.Instant, answer locker.Grant, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.leases[c.Token]
+	if w.dead || e == nil {
+		return
+	}
 	e.asking = false
-	switch {
-	case err == nil:
-		e.validUntil = e.asked.Add(e.keep - locker.DriftMargin(e.keep))
-	case !locker.CertainNo(err):
-		e.inDoubt, e.lateUntil = true, max(e.lateUntil, c.NotAfter)
-	case errors.As(err, new(*locker.HeldError)) && sent > e.lateUntil:
-		e.inDoubt = false
+	if err == nil {
+		e.validUntil = sent.Add(answer.Left - locker.DriftMargin(answer.Left))
 	}
 }
 
@@ -166,7 +181,7 @@ func (w *wire) givingBack(surrenders ...locker.Surrender) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range surrenders {
-		if e := w.leases[s.Token]; e != nil && e.givenBack == 0 {
+		if e := w.leases[s.Token]; !w.dead && e != nil && e.givenBack == 0 {
 			e.givenBack = w.now()
 		}
 	}

@@ -31,6 +31,10 @@ type Claim struct {
 	// NotAfter is when the store must refuse to execute the claim, since
 	// nobody is waiting for it any more.
 	NotAfter Instant
+
+	// Overtake grants the key though others are in line for it: of several
+	// stores each may have somebody else at the head of its line.
+	Overtake bool
 }
 
 // Renewal asks a backend to extend, or only to verify, one held lock.
@@ -44,6 +48,11 @@ type Renewal struct {
 
 	// NotAfter is when the store must refuse to execute the renewal.
 	NotAfter Instant
+
+	// Fence and Note are the grant's, for a backend that consists of several
+	// stores and puts the lock back where one has lost it.
+	Fence Fence
+	Note  string
 }
 
 // Surrender asks a backend to give one lock back.
@@ -55,6 +64,9 @@ type Surrender struct {
 	// Keep, if above 0, leaves the key taken by nobody (a tombstone) for that
 	// long: the rest of a minimum hold.
 	Keep time.Duration
+
+	// Quiet wakes nobody who waits for the key: others have it elsewhere.
+	Quiet bool
 }
 
 // Reading is what an answer tells of the store's own clock.
@@ -71,6 +83,16 @@ type Reading struct {
 // Grant is a backend's yes to a claim.
 type Grant struct {
 	Fence Fence
+
+	// Left is how long the store keeps the key, counted from the execution of
+	// the very request that is answered: all of the claim's Keep if that
+	// granted it, and what remains if the claim had been granted before.
+	Left time.Duration
+
+	// Acked is how many replicas have acknowledged it; 0 where that is not
+	// waited for.
+	Acked int
+
 	Reading
 }
 
@@ -91,12 +113,16 @@ type Backend interface {
 	// Acquire grants the claim if the key is free, or if it is this very
 	// claim's already. The outcomes:
 	//
-	//   - nil: granted, with the fence of the (first) grant.
-	//   - *HeldError: somebody else has it, or nobody may have it yet.
+	//   - nil: granted, with the fence of the (first) grant and what is left
+	//     of it.
+	//   - *HeldError: somebody else has it, or nobody may have it yet. If it is
+	//     Spent, the claim must not be sent again.
 	//   - ErrKeyConflict: something that is not a lock lives at the key.
 	//   - ErrSpent: this claim was granted before and that grant is over.
 	//   - ErrLate: NotAfter had passed; nothing was done.
-	//   - *StoreError with Certain: nothing was taken and nothing will be.
+	//   - *StoreError with Certain: nothing was taken and nothing will be. If it
+	//     is Spent, the claim must not be sent again; if it is ErrSplitVote, a
+	//     new claim may succeed a moment later.
 	//   - any other error: unknown.
 	Acquire(ctx context.Context, c Claim) (Grant, error)
 
@@ -129,6 +155,10 @@ type Occupancy struct {
 	Holder      *Holder // only for values that this product wrote
 	ExpiresIn   time.Duration
 	QueueLength int
+
+	// Mark is the same at two stores if the very same lock is at both; 0 if none
+	// is. It is never shown: see [MarkOf].
+	Mark uint64
 }
 
 // OccupancyState is one of the words that an Occupancy can have.
@@ -138,6 +168,7 @@ const (
 	OccupancyHeld    OccupancyState = "held"
 	OccupancyFree    OccupancyState = "free"
 	OccupancyMinHold OccupancyState = "min_hold" // released early; kept taken until its minimum hold is over
+	OccupancyBroken  OccupancyState = "broken"   // taken away from its holder; kept taken until the lease would have ended
 	OccupancyUnknown OccupancyState = "unknown"
 )
 

@@ -12,6 +12,9 @@ const (
 	choreBatch    = 256
 	choreRetryMin = 25 * time.Millisecond
 	choreRetryMax = time.Second
+	// maxChoreNap bounds how late chores are after the machine was suspended: Go's
+	// timers stand still meanwhile.
+	maxChoreNap = time.Second
 )
 
 // chore is one compare-and-delete that is repeated until it is certain that
@@ -20,6 +23,7 @@ const (
 // network), so one answer is not enough while such a request may be on its
 // way.
 type chore struct {
+	id        GrantID
 	key       Key
 	token     Token
 	fence     Fence
@@ -34,9 +38,10 @@ type chore struct {
 	revocable bool // made by Release: told by handle, remembered if unconfirmed
 	told      bool // the caller was told that it is unconfirmed
 
-	doubtful bool          // an attempt was not answered, so "not ours" may be our own doing
-	settled  chan struct{} // closed at the first certain answer, or when given up
-	outcome  error         // then: nil, ErrTaken or ErrGone
+	doubtful bool            // an attempt was not answered, so "not ours" may be our own doing
+	heard    <-chan struct{} // closed once those who followed the grant know that it is over; nil if nobody has to
+	settled  chan struct{}   // closed at the first certain answer, or when given up
+	outcome  error           // then: nil, ErrTaken or ErrGone
 
 	next  Instant
 	tries int
@@ -64,7 +69,7 @@ func (c *chore) surrender(holder string, now Instant) Surrender {
 // left the table, or that never got into it. It does not schedule it.
 func (l *Locker) addChoreLocked(g *grant, skipMinHold bool, now Instant) *chore {
 	c := &chore{
-		key: g.key, token: g.token, fence: g.fence, owner: g.owner, note: g.note,
+		id: g.id, key: g.key, token: g.token, fence: g.fence, owner: g.owner, note: g.note,
 		lateUntil: max(g.lateUntil, g.inFlightUntil), giveUp: g.storeUntil.Add(l.cfg.StoreTimeout),
 		leaseEnds: g.validUntil, since: now, settled: make(chan struct{}), index: -1,
 	}
@@ -90,6 +95,7 @@ func (l *Locker) scheduleLocked(c *chore, at Instant) {
 
 // settleLocked takes in the verdict on an attempt at a chore.
 func (l *Locker) settleLocked(c *chore, sent Instant, err error, now Instant) {
+	l.newsLocked()
 	if err == nil || isLoss(err) {
 		if !c.isSettled() {
 			if !c.doubtful && now < c.leaseEnds {
@@ -129,6 +135,9 @@ func (l *Locker) endChoreLocked(c *chore, now Instant) {
 	} else {
 		l.chores[c.key] = rest
 	}
+	if !l.endings.remembersLoss(c.key, c.id) {
+		l.noteOverLocked(c.id)
+	}
 	if c.told {
 		e := &ending{key: c.key, fence: c.fence, owner: c.owner, note: c.note, at: now, wall: time.Now()}
 		if c.outcome != nil {
@@ -157,11 +166,14 @@ func (l *Locker) attempt(c *chore) {
 // the verdicts. It runs on a context of its own: what was accepted is carried
 // out, whoever goes away.
 func (l *Locker) perform(batch []*chore) {
+	_ = l.writeNotes() // what has to be given back is given back, written down or not
+	l.mu.Lock()
 	sent := l.now()
 	asks := make([]Surrender, len(batch))
 	for i, c := range batch {
 		asks[i] = c.surrender(l.cfg.Holder, sent)
 	}
+	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.StoreTimeout)
 	verdicts := l.backend.Release(ctx, asks)
 	cancel()
@@ -181,14 +193,18 @@ func (l *Locker) perform(batch []*chore) {
 // under the mutex. It blocks, and leaves no goroutine behind.
 func (l *Locker) Run(ctx context.Context) {
 	var helpers sync.WaitGroup
+	defer l.writeLog()
 	defer helpers.Wait()
 	helpers.Go(func() { l.listenWhileWaiting(ctx) })
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	defer l.writeLog()
+	defer func() { _ = l.writeNotes() }()
 	for ctx.Err() == nil {
 		batch, departures, wait := l.takeChores()
-		l.writeLog()
+		if l.mustLog() {
+			helpers.Go(l.writeLog)
+		}
+		_ = l.writeNotes() // the journal tells of its trouble itself
 		if len(departures) > 0 {
 			helpers.Go(func() { l.depart(departures) })
 		}
@@ -203,6 +219,16 @@ func (l *Locker) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+	// A place that nobody asks from any more would hold others up for seconds.
+	l.depart(l.takeDepartures())
+}
+
+// takeDepartures takes over who has left the line since the last call.
+func (l *Locker) takeDepartures() (departures []departure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	departures, l.departures = l.departures, nil
+	return departures
 }
 
 // takeChores takes what is due off the queue, and who has left the line. It
@@ -219,7 +245,7 @@ func (l *Locker) takeChores() (batch []*chore, departures []departure, wait time
 		batch = append(batch, heap.Pop(&l.queue).(*chore))
 	}
 	if len(batch) == 0 && len(l.queue) > 0 {
-		return nil, departures, l.queue[0].next.Sub(now)
+		return nil, departures, min(l.queue[0].next.Sub(now), maxChoreNap)
 	}
 	return batch, departures, time.Hour
 }

@@ -13,6 +13,10 @@ var (
 	ErrLate        = errors.New("the request reached the store after its time was over")
 	ErrSpent       = errors.New("the claim was granted before and that grant is over")
 	ErrKeyConflict = errors.New("something that is not a lock lives at the key")
+
+	// ErrSplitVote is why a StoreError of StoreNoQuorum may not last: several
+	// have asked at the same time, and none has got a majority.
+	ErrSplitVote = errors.New("the stores granted it to several who asked at the same time, and to none by a majority")
 )
 
 // HeldError is the certain answer that a claim was not granted because the
@@ -22,6 +26,10 @@ type HeldError struct {
 	Queued   bool // free, but others are in line before us
 	HeldHere bool // by this very sidecar
 	TimedOut bool // the caller has waited as long as it wanted to
+
+	// Spent claims must not be sent again: a part of the store had granted it,
+	// or may yet, and that is being taken back.
+	Spent bool
 
 	// Standing is where a claim that waits stands in line; nil for a claim
 	// that does not wait.
@@ -62,6 +70,7 @@ var StoreReasons = []StoreReason{
 type StoreError struct {
 	Reason  StoreReason
 	Certain bool  // nothing was done and nothing will be done later
+	Spent   bool  // if Certain: as that of a HeldError
 	Err     error // the driver's own words: for the log only
 }
 
@@ -81,13 +90,26 @@ func CertainNo(err error) bool {
 	if errors.As(err, &held) {
 		return true
 	}
-	for _, certain := range []error{ErrTaken, ErrGone, ErrLate, ErrSpent, ErrKeyConflict} {
+	for _, certain := range []error{ErrTaken, ErrGone, ErrLate, ErrSpent, ErrKeyConflict, ErrNotRecorded} {
 		if errors.Is(err, certain) {
 			return true
 		}
 	}
 	var store *StoreError
 	return errors.As(err, &store) && store.Certain
+}
+
+// spent tells whether err says that the claim must not be sent again.
+func spent(err error) bool {
+	var held *HeldError
+	var store *StoreError
+	switch {
+	case errors.As(err, &held):
+		return held.Spent
+	case errors.As(err, &store):
+		return store.Spent
+	}
+	return errors.Is(err, ErrSpent)
 }
 
 // The Locker's own answers.
@@ -101,6 +123,10 @@ var (
 	ErrDraining       = errors.New("this sidecar was told to refuse new locks")
 	ErrCallerGone     = errors.New("the caller went away")
 	ErrUnsupported    = errors.New("the backend does not support this")
+
+	// ErrNotRecorded: the journal does not take a record that must be there
+	// first, so nothing was sent.
+	ErrNotRecorded = errors.New("this sidecar cannot record the lock, and so did not ask for it")
 
 	// ErrAcquireUnresolved: the lock may have been taken; it is being undone.
 	ErrAcquireUnresolved = errors.New("it is not known whether the lock was taken; it is being undone")

@@ -8,8 +8,8 @@ import (
 
 // Extend changes a held grant and extends its lease from now on, within its
 // maximum hold; it never acquires. It blocks for at most the store timeout. The
-// errors: as for Get, a *StoreError that is Certain (nothing was changed),
-// ErrExtendUnconfirmed, and ErrCallerGone while an earlier extension is on its
+// errors: as for Get, a *StoreError that is Certain and ErrNotRecorded (nothing
+// was changed), ErrExtendUnconfirmed, and ErrCallerGone while an earlier extension is on its
 // way.
 func (l *Locker) Extend(ctx context.Context, key Key, h Handle, c Changes) (Status, error) {
 	deadline := l.now().Add(l.cfg.StoreTimeout)
@@ -47,8 +47,9 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes, deadline Instant) (ba
 		return extensions{}, nil, err
 	}
 	if g.extending != nil {
-		return extensions{}, g.extending, nil
+		return extensions{}, g.extending.over, nil
 	}
+	l.provenLocked(g)
 	before := *g
 	if c.TTL != nil {
 		g.ttl = *c.TTL
@@ -59,8 +60,9 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes, deadline Instant) (ba
 	if c.Note != nil {
 		g.note = *c.Note
 	}
-	g.extending = make(chan struct{})
-	item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: min(deadline, g.validUntil)}}
+	g.extending = &extending{over: make(chan struct{})}
+	l.newsLocked()
+	item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: min(deadline, g.validUntil), Fence: g.fence, Note: g.note}}
 	item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
 	item.undo = func() {
 		g.ttl, g.maxHold, g.note = before.ttl, before.maxHold, before.note
@@ -71,8 +73,13 @@ func (l *Locker) startExtend(key Key, h Handle, c Changes, deadline Instant) (ba
 	// The store may execute a shorter lease without our hearing of it.
 	if until := now.Add(item.ttl - DriftMargin(item.ttl)); until < g.validUntil {
 		g.validUntil, g.lease, g.capped = until, item.ttl, item.capped
+		g.changedLocked()
 	}
-	return extensions{sent: now, items: []extension{item}}, nil, nil
+	shortens := item.ttl < before.lease
+	if shortens {
+		l.noteLocked(g, g.phase)
+	}
+	return extensions{sent: now, items: []extension{item}, shortens: shortens}, nil, nil
 }
 
 func (l *Locker) finishExtend(ctx context.Context, batch extensions, c Changes, deadline Instant) (Status, error) {

@@ -46,3 +46,19 @@ func (f *fenceFloor) learnClock(unixMicro int64, now Instant) {
 
 // learn learns from a granted token that was found plausible.
 func (f *fenceFloor) learn(fence Fence) { f.highest = max(f.highest, fence) }
+
+// saved returns what a journal keeps of the floor.
+func (f *fenceFloor) saved() Floor {
+	return Floor{Highest: f.highest, UnixMicro: f.micros, At: f.at}
+}
+
+// restore learns from what a journal has kept. An implausible token in it is
+// ignored, and so is a reading of the clock that is of another boot.
+func (f *fenceFloor) restore(s Floor, now Instant) {
+	if s.UnixMicro > 0 && s.At <= now && Fence(s.UnixMicro) <= MaxFence {
+		f.micros, f.at = s.UnixMicro, s.At
+	}
+	if f.plausible(s.Highest, now) {
+		f.learn(s.Highest)
+	}
+}

@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -15,9 +16,8 @@ type grant struct {
 	token Token
 
 	entered Instant // when the caller came
-	wait    time.Duration
 	// asked is when the request was sent that validity and holds count from:
-	// the earliest that may be the one that was granted.
+	// the earliest without an answer, as it may be the one that was granted.
 	asked     Instant
 	sent      Instant // when the last request for it was sent …
 	sentUntil Instant // … and its NotAfter
@@ -35,9 +35,9 @@ type grant struct {
 	failures   int32         // renewals or verifications failed since then
 	renewals   int32
 
-	// extending is open while a request that changes the lease is on its way:
-	// two of them could be executed in another order than their answers come.
-	extending     chan struct{}
+	// extending is set while a request that changes the lease is on its way: two
+	// of them could be executed in another order than their answers come.
+	extending     *extending
 	inFlightUntil Instant // NotAfter of that request
 
 	// An extension may be executed, or executed once more, until its NotAfter.
@@ -48,17 +48,45 @@ type grant struct {
 	lateUntil  Instant // until then an unanswered request may be executed
 	storeUntil Instant // the store keeps the key no longer than this
 
+	audience *audience // who lives by it or follows it; nil for nobody
+
 	answers int32 // answers that reported the grant and may still fail to arrive
 	tethers int32 // connections over which it was granted and that are still open
 
 	published bool // an answer that is not tracked reported it
+	unproven  bool // from an earlier process, and nobody may know of it: not extended
 	inDoubt   bool // a request was not answered, and may have been or yet be executed
 	renew     bool // extended by the watchdog, else only verified
 	capped    bool // validUntil is set by the maximum hold
+	bound     bool // ends with the connections over which it was told
+	phase     Phase
+	acked     uint8 // replicas that had it when it was granted, as far as a byte can tell
+}
+
+// extending is a request on its way that changes a lease.
+type extending struct {
+	over chan struct{} // closed once its answer was taken in
+
+	// Of the lease that the store has confirmed, while that is written down; 0
+	// before. Any record that is made meanwhile must tell of it too.
+	until  Instant
+	lease  time.Duration
+	capped bool
+}
+
+// granted takes in a yes.
+func (g *grant) granted(answer Grant, now Instant) {
+	ttl, capped := g.leaseOf(answer)
+	g.fence, g.acquiredAt = answer.Fence, time.Now().Add(-now.Sub(g.asked)).UnixNano()
+	g.extended(g.asked, ttl, capped)
+	g.acked = uint8(min(answer.Acked, math.MaxUint8))
 }
 
 // valid tells whether the lease can be relied on.
-func (g *grant) valid(now Instant) bool { return now < g.validUntil }
+func (g *grant) valid(now Instant) bool { return now < g.endsAt() }
+
+// endsAt is when the grant is lost if nothing extends it before.
+func (g *grant) endsAt() Instant { return g.validUntil.Add(-g.lead()) }
 
 // holdEnd is the instant that no lease may outlive; ok is false for none.
 func (g *grant) holdEnd() (end Instant, ok bool) {
@@ -72,7 +100,18 @@ func (g *grant) holdEnd() (end Instant, ok bool) {
 // shortened so that it does not outlive the maximum hold, and how long the
 // store must keep the key.
 func (g *grant) leaseFrom(now Instant) (ttl, keep time.Duration, capped bool) {
-	ttl = g.ttl
+	return g.lasting(g.ttl, now)
+}
+
+// renewalFrom is leaseFrom for an extension that nobody has asked for. It does
+// not end the lease before the end that was told, as of one from an earlier
+// process for which longer TTLs were allowed.
+func (g *grant) renewalFrom(now Instant) (ttl, keep time.Duration, capped bool) {
+	kept := g.validUntil.Add(DriftMargin(g.lease)) // by the store
+	return g.lasting(max(g.ttl, kept.Sub(now)), now)
+}
+
+func (g *grant) lasting(ttl time.Duration, now Instant) (_, keep time.Duration, capped bool) {
 	if end, ok := g.holdEnd(); ok && now.Add(ttl) > end {
 		ttl, capped = end.Sub(now), true
 	}
@@ -85,10 +124,20 @@ func (g *grant) minHoldLeft(now Instant) time.Duration {
 	return max(0, g.asked.Add(g.minHold).Sub(now))
 }
 
-// usedUp tells whether a lease that was granted to the request which validity
-// counts from would be over by now.
-func (g *grant) usedUp(now Instant) bool {
-	ttl, _, _ := g.leaseFrom(g.asked)
+// leaseOf returns the lease, counted from asked, that the answer to the last
+// request gives. If the network delivers a request again, even one that was
+// refused may have been granted since: the answer tells what is left then.
+func (g *grant) leaseOf(answer Grant) (ttl time.Duration, capped bool) {
+	ttl, _, capped = g.leaseFrom(g.asked)
+	if left := g.sent.Sub(g.asked) + answer.Left; left < ttl {
+		return left, false
+	}
+	return ttl, capped
+}
+
+// usedUp tells whether the lease that the answer gives is over by now.
+func (g *grant) usedUp(answer Grant, now Instant) bool {
+	ttl, _ := g.leaseOf(answer)
 	return now >= g.asked.Add(ttl-DriftMargin(ttl))
 }
 
@@ -138,12 +187,23 @@ func (g *grant) state(now Instant) HeldState {
 	return StateHeld
 }
 
+// changesAt is when a grant in that state comes into another if nothing happens
+// before.
+func (g *grant) changesAt(state HeldState) Instant {
+	end := g.endsAt()
+	if state == StateHeld {
+		return min(end, g.confirmed.Add(g.lease/2)+1)
+	}
+	return end
+}
+
 func (g *grant) status(now Instant) Status {
 	return Status{
 		ID: g.id, Key: g.key, Owner: g.owner, Note: g.note, Fence: g.fence,
 		State: g.state(now), AcquiredAt: g.acquired(), TTL: g.ttl,
 		ValidFor: g.validUntil.Sub(now), ValidUntil: g.validUntil, HeldFor: now.Sub(g.asked),
-		Renewals: int(g.renewals), Renew: g.renew, MaxHold: g.maxHold, MinHold: g.minHold,
+		Renewals: int(g.renewals), Renew: g.renew, Bound: g.bound, MaxHold: g.maxHold, MinHold: g.minHold,
+		AckedReplicas: int(g.acked),
 	}
 }
 
@@ -159,7 +219,9 @@ func (g *grant) mismatch(r Request) Parameter {
 	switch {
 	case given(ParamTTL) && r.TTL != g.ttl:
 		return ParamTTL
-	case given(ParamRenew) && r.Renew != g.renew:
+	case (given(ParamBind) || r.Bound) && r.Bound != g.bound:
+		return ParamBind
+	case given(ParamRenew) && r.Renew != (g.renew || g.bound): // of a bound one it is only suspended
 		return ParamRenew
 	case given(ParamMaxHold) && r.MaxHold != g.maxHold:
 		return ParamMaxHold
@@ -173,5 +235,5 @@ func (g *grant) mismatch(r Request) Parameter {
 
 // beat is what the watchdog needs to know.
 func (g *grant) beat() Beat {
-	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.lease, ValidUntil: g.validUntil, Failures: int(g.failures)}
+	return Beat{ID: g.id, Confirmed: g.confirmed, TTL: g.lease, ValidUntil: g.endsAt(), Failures: int(g.failures)}
 }

@@ -366,3 +366,73 @@ func TestAJumpOfTheStoresClockHasAllLocksRenewedAtOnceAndIsToldOnce(t *testing.T
 		}
 	})
 }
+
+// Another server has taken the place of one, and has not all that was granted.
+func TestLocksInDoubtAreAskedAboutSoon(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.sidecar("a")
+		verified := want("verified", 30*time.Second)
+		verified.Renew = false
+		for _, r := range []locker.Request{want("kept", 30*time.Second), want("forgotten", 30*time.Second), verified} {
+			s.take(r)
+		}
+		w.pass(time.Second)
+		w.store.Delete("forgotten")
+		s.Doubt()
+		for _, key := range []locker.Key{"kept", "forgotten", "verified"} {
+			if st := s.mustHold(key); st.State != locker.StateAtRisk {
+				t.Errorf("%s is %s while it is in doubt", key, st.State)
+			}
+		}
+		w.pass(time.Second + 50*time.Millisecond)
+		for _, key := range []locker.Key{"kept", "verified"} {
+			if st := s.mustHold(key); st.State != locker.StateHeld {
+				t.Errorf("%s is %s, want held", key, st.State)
+			}
+		}
+		_, err := s.Get("forgotten", locker.Handle{})
+		var lost *locker.LostError
+		if !errors.As(err, &lost) || lost.Cause != locker.CauseGone {
+			t.Errorf("got %v, want lost, gone", err)
+		}
+	})
+}
+
+// An answer that was on its way when the doubt came says nothing of the server
+// that decides now.
+func TestAnAnswerFromBeforeADoubtDoesNotEndIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		slow := func() { time.Sleep(storeTimeout / 2) }
+		s.take(want("renewed", 30*time.Second))
+		g.set(func(g *gate) {
+			g.renew = func(ctx context.Context, r []locker.Renewal) []locker.Verdict {
+				defer slow()
+				return w.store.Renew(ctx, r)
+			}
+			g.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+				defer slow()
+				return w.store.Acquire(ctx, c)
+			}
+		})
+		for g.called("renew") == 0 {
+			w.pass(time.Millisecond)
+		}
+		go func() {
+			if st := s.take(want("granted", 30*time.Second)); st.State != locker.StateHeld {
+				t.Errorf("it is granted as %v", st.State)
+			}
+		}()
+		w.pass(time.Millisecond)
+		s.Doubt()
+		w.store.Delete("renewed")
+		w.store.Delete("granted")
+		w.pass(storeTimeout + time.Second + storeTimeout)
+		for _, key := range []locker.Key{"renewed", "granted"} {
+			if _, err := s.Get(key, locker.Handle{}); !errors.As(err, new(*locker.LostError)) {
+				t.Errorf("%s: got %v, want lost", key, err)
+			}
+		}
+	})
+}

@@ -19,6 +19,7 @@ type waiter struct {
 	number int64 // 0 until the store has given it one
 	rest   int64 // Turn.Rest of its last request
 
+	recorded bool    // its token is in the journal, if there is one
 	askAt    Instant // when it asks next without a hint
 	asking   bool    // a request for it is on its way: its own, or a hand-over
 	given    *handed // what a hand-over brought
@@ -44,8 +45,8 @@ func (w *waiter) look() {
 }
 
 // enterLocked puts a caller into line.
-func (l *Locker) enterLocked(g *grant, now Instant) *waiter {
-	w := &waiter{g: g, ends: now.Add(g.wait), askAt: now, nudge: make(chan struct{}, 1)}
+func (l *Locker) enterLocked(g *grant, wait time.Duration, now Instant) *waiter {
+	w := &waiter{g: g, ends: now.Add(wait), askAt: now, recorded: l.cfg.Journal == nil, nudge: make(chan struct{}, 1)}
 	g.waiter = w
 	at := l.lines[g.key]
 	if at == nil {
@@ -54,6 +55,7 @@ func (l *Locker) enterLocked(g *grant, now Instant) *waiter {
 	}
 	at.waiters = append(at.waiters, w)
 	l.waiting++
+	l.newsLocked()
 	if l.waiting == 1 {
 		l.pokeListener()
 	}
@@ -171,15 +173,4 @@ func (w *waiter) askNoLaterThan(at Instant) {
 		w.askAt = at
 		w.look()
 	}
-}
-
-// placesLocked returns the rows of those who wait, for List.
-func (l *Locker) placesLocked(ago func(Instant) time.Time) []Entry {
-	var entries []Entry
-	for key, at := range l.lines {
-		for i, w := range at.waiters {
-			entries = append(entries, Entry{State: EntryWaiting, Key: key, Owner: w.g.owner, Note: w.g.note, At: ago(w.g.entered), Place: i + 1})
-		}
-	}
-	return entries
 }

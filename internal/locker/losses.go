@@ -24,6 +24,7 @@ func causeOf(err error) Cause {
 // ending is how one grant ended, for those who ask later: lost, or released
 // after the answer had said that this was not confirmed yet.
 type ending struct {
+	id         GrantID // of a loss that is in the journal
 	key        Key
 	fence      Fence
 	owner      string
@@ -47,6 +48,8 @@ type endings struct {
 	byKey map[Key][]*ending
 	order []*ending
 	count int
+
+	forgotten func(*ending) // is told of each that is dropped
 }
 
 func (m *endings) add(e *ending) {
@@ -93,6 +96,7 @@ func (m *endings) drop(e *ending) {
 	} else {
 		m.byKey[e.key] = rest
 	}
+	m.forgotten(e)
 }
 
 // find returns the newest ending of the key that the handle names.
@@ -104,6 +108,11 @@ func (m *endings) find(key Key, h Handle, now Instant) *ending {
 		}
 	}
 	return nil
+}
+
+// remembersLoss tells whether the loss of a grant is remembered.
+func (m *endings) remembersLoss(key Key, id GrantID) bool {
+	return slices.ContainsFunc(m.byKey[key], func(e *ending) bool { return e.id == id })
 }
 
 // granted takes in a new grant of the key: the owner's earlier endings are

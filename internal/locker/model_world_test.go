@@ -47,9 +47,6 @@ func (p *pod) plan(now locker.Clock) lockertest.Plan {
 			p.shake(now())
 			fault := p.next[0]
 			p.next = p.next[1:]
-			if call.Op == lockertest.OpAcquireInLine || call.Op == lockertest.OpHandOver {
-				fault.Duplicates = 0 // not something that a connection can do once it has answered
-			}
 			return fault
 		}
 		return lockertest.Fault{}

@@ -8,9 +8,11 @@ type Observer interface {
 	Acquired(result AcquireResult, waited time.Duration)
 	Released(result ReleaseResult, held time.Duration)
 	Lost(cause Cause, held time.Duration)
-	// Renewed is told of each renewal or verification; slack is the validity
-	// that was left when the answer came.
+	// Renewed is told of each renewal; slack is the validity that was left when
+	// the answer came. Verified is told of each look at a lock that is not
+	// extended: it ends when it ends, and has no slack.
 	Renewed(result RenewResult, slack time.Duration)
+	Verified(result RenewResult)
 	// Orphan is told of a value without TTL, or with one longer than anybody
 	// may ask for, at a lock's key.
 	Orphan()
@@ -43,6 +45,7 @@ const (
 	AcquireCallerGone AcquireResult = "caller_gone"
 
 	ReleaseDone        ReleaseResult = "released"
+	ReleaseUnbound     ReleaseResult = "unbound"    // the connection that it was bound to has ended
 	ReleaseGivenBack   ReleaseResult = "given_back" // the caller had gone
 	ReleaseNotOurs     ReleaseResult = "not_ours"   // found lost at the release
 	ReleaseUnconfirmed ReleaseResult = "unconfirmed"
@@ -56,7 +59,7 @@ const (
 // AcquireResults, ReleaseResults and RenewResults list every value.
 var (
 	AcquireResults = []AcquireResult{AcquireGranted, AcquireRepeated, AcquireHeld, AcquireTimedOut, AcquireConflict, AcquireRefused, AcquireFailed, AcquireUnresolved, AcquireCallerGone}
-	ReleaseResults = []ReleaseResult{ReleaseDone, ReleaseGivenBack, ReleaseNotOurs, ReleaseUnconfirmed, ReleaseDropped}
+	ReleaseResults = []ReleaseResult{ReleaseDone, ReleaseUnbound, ReleaseGivenBack, ReleaseNotOurs, ReleaseUnconfirmed, ReleaseDropped}
 	RenewResults   = []RenewResult{RenewOK, RenewFailed, RenewLost}
 )
 
@@ -67,6 +70,7 @@ func (Silent) Acquired(AcquireResult, time.Duration) {}
 func (Silent) Released(ReleaseResult, time.Duration) {}
 func (Silent) Lost(Cause, time.Duration)             {}
 func (Silent) Renewed(RenewResult, time.Duration)    {}
+func (Silent) Verified(RenewResult)                  {}
 func (Silent) Orphan()                               {}
 func (Silent) ClockStep(time.Duration)               {}
 func (Silent) WokenUp()                              {}

@@ -171,6 +171,29 @@ func TestEachOutcomeOfARenewalIsCountedOnce(t *testing.T) {
 	})
 }
 
+// TestALookAtALockIsNoRenewal, so that one which ends soon and as agreed does
+// not count as renewed at the last moment.
+func TestALookAtALockIsNoRenewal(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		change         func(*locker.Request)
+		renewed, looks map[locker.RenewResult]int
+	}{
+		{"renew=false", func(r *locker.Request) { r.Renew = false }, map[locker.RenewResult]int{}, map[locker.RenewResult]int{locker.RenewOK: 2}},
+		// The one renewal gives it all that it may have.
+		{"max_hold", func(r *locker.Request) { r.MaxHold = r.TTL }, map[locker.RenewResult]int{locker.RenewOK: 1}, map[locker.RenewResult]int{locker.RenewOK: 2}},
+	} {
+		told := observed(t, func(w *world, _ *gate, s *sidecar) {
+			r := want("k", 3*time.Second)
+			tt.change(&r)
+			s.take(r)
+			w.pass(2500 * time.Millisecond)
+		})
+		wantCounts(t, tt.name+", renewals", told.renewed, tt.renewed)
+		wantCounts(t, tt.name+", looks", told.verified, tt.looks)
+	}
+}
+
 func TestOrphansAreCounted(t *testing.T) {
 	for name, ttl := range map[string]time.Duration{"without a TTL": 0, "beyond the greatest TTL": 48 * time.Hour} {
 		told := observed(t, func(w *world, _ *gate, s *sidecar) {
@@ -182,6 +205,15 @@ func TestOrphansAreCounted(t *testing.T) {
 		}
 	}
 	told := observed(t, func(w *world, _ *gate, s *sidecar) {
+		w.store.Put("k", "left behind", 48*time.Hour)
+		r := want("k", time.Minute)
+		r.Wait = time.Minute
+		_ = s.tryTake(r)
+	})
+	if told.orphans != 1 {
+		t.Errorf("%d orphans met by one who waits, want 1", told.orphans)
+	}
+	told = observed(t, func(w *world, _ *gate, s *sidecar) {
 		w.store.Put("k", "another library's", 24*time.Hour)
 		if err := s.tryTake(want("k", time.Minute)); !errors.As(err, new(*locker.HeldError)) {
 			t.Errorf("got %v", err)

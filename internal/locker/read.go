@@ -19,6 +19,7 @@ func (l *Locker) Get(key Key, h Handle) (Status, error) {
 		return Status{}, err
 	}
 	g.published = true
+	l.askedForLocked(g)
 	return g.status(now), nil
 }
 
@@ -44,6 +45,15 @@ func (l *Locker) Holds(key Key) bool {
 	return l.heldLocked(key, l.now()) != nil
 }
 
+// Lasts tells whether the grant is held now. Unlike Get it does not count as an
+// answer that tells of it.
+func (l *Locker) Lasts(id GrantID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.byID[id]
+	return g != nil && l.aliveLocked(g, l.now())
+}
+
 // Inspect asks the store who has the key. It fails with ErrUnsupported where
 // the backend cannot tell, else as the backend does.
 func (l *Locker) Inspect(ctx context.Context, key Key) (Occupancy, error) {
@@ -65,36 +75,29 @@ func (l *Locker) Inspect(ctx context.Context, key Key) (Occupancy, error) {
 func (l *Locker) List() []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, wall := l.now(), time.Now()
-	ago := func(i Instant) time.Time { return wall.Add(-now.Sub(i)) }
+	at := moment{l.now(), time.Now()}
 	var entries []Entry
 	for _, g := range l.held {
-		if !l.aliveLocked(g, now) {
-			continue
+		if l.aliveLocked(g, at.now) {
+			g.published = true
+			entries = append(entries, at.held(g))
 		}
-		st := g.status(now)
-		g.published = true
-		entries = append(entries, Entry{State: EntryState(st.State), Key: st.Key, Owner: st.Owner, Note: st.Note, At: st.AcquiredAt, Status: &st})
 	}
-	for key, asking := range l.asking {
+	for _, asking := range l.asking {
 		for _, g := range asking {
-			if g.waiter != nil {
-				continue
-			}
-			entries = append(entries, Entry{State: EntryAsking, Key: key, Owner: g.owner, Note: g.note, At: ago(g.entered)})
+			entries = append(entries, at.asking(g, l.lines[g.key]))
 		}
 	}
-	entries = append(entries, l.placesLocked(ago)...)
-	for key, chores := range l.chores {
+	for _, chores := range l.chores {
 		for _, c := range chores {
-			if c.revocable && !c.isSettled() {
-				entries = append(entries, Entry{State: EntryReleasing, Key: key, Owner: c.owner, Note: c.note, At: ago(c.since)})
+			if c.isListed() {
+				entries = append(entries, at.releasing(c))
 			}
 		}
 	}
-	for _, e := range l.endings.all(now) {
+	for _, e := range l.endings.all(at.now) {
 		if e.lost != nil {
-			entries = append(entries, Entry{State: EntryLost, Key: e.key, Owner: e.owner, Note: e.note, At: e.wall, Lost: e.lost})
+			entries = append(entries, at.lost(e))
 		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {

@@ -27,8 +27,11 @@ func (l *Locker) Release(ctx context.Context, key Key, h Handle, o ReleaseOption
 	}
 	if !first {
 		l.hurry(ctx, c)
-	} else if !l.handOver(c) {
-		l.attempt(c)
+	} else {
+		awaitHeard([]*chore{c})
+		if !l.handOver(c) {
+			l.attempt(c)
+		}
 	}
 	return l.tellOutcome(c, first)
 }
@@ -40,6 +43,7 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
+	given := h
 	if o.Force {
 		h.Owner = ""
 	}
@@ -48,12 +52,24 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 		if !o.Force && g.owner != "" && h == (Handle{}) {
 			return nil, false, ErrOwnerMismatch
 		}
-		c := l.giveLocked(g, o.SkipMinHold, now)
-		c.revocable = true
+		named := given != (Handle{}) && g.matches(given)
+		if o.Force && !named {
+			c = l.revokeLocked(g, CauseRevoked, o.SkipMinHold, now)
+		} else {
+			var heard <-chan struct{}
+			c, heard = l.giveLocked(g, o.SkipMinHold, true, now)
+			if g.bound && !named {
+				c.heard = heard // its holder may be at work
+			}
+		}
 		return c, true, nil
 	}
 	for _, c := range slices.Backward(l.chores[key]) {
 		if c.matches(h) && (!c.isSettled() || c.told) {
+			if o.SkipMinHold && !c.isSettled() { // what was sent may not have been carried out
+				c.keepUntil = 0
+				l.noteChoreLocked(c)
+			}
 			return c, false, nil
 		}
 	}
@@ -66,20 +82,36 @@ func (l *Locker) surrender(key Key, h Handle, o ReleaseOptions) (c *chore, first
 	return nil, false, ErrNotHeld
 }
 
-// giveLocked takes a held grant out of the table, to be given back.
-func (l *Locker) giveLocked(g *grant, skipMinHold bool, now Instant) *chore {
+// giveLocked takes a held grant out of the table, to be given back; revocable
+// if it may be asked how that went. heard is closed once those who follow it
+// know; nil if nobody does.
+func (l *Locker) giveLocked(g *grant, skipMinHold, revocable bool, now Instant) (c *chore, heard <-chan struct{}) {
 	l.dropLocked(g)
 	if l.closing {
 		l.released++
 	}
-	c := l.addChoreLocked(g, skipMinHold, now)
-	c.heldFor = now.Sub(g.asked)
+	c = l.addChoreLocked(g, skipMinHold, now)
+	c.heldFor, c.revocable = now.Sub(g.asked), revocable
+	l.noteChoreLocked(c)
+	return c, g.endLocked(EventReleased, nil, now, now)
+}
+
+// revokeLocked is giveLocked for one that its holder has not given back: those
+// who follow it are told of a loss before it is freed, and can ask for it later.
+func (l *Locker) revokeLocked(g *grant, cause Cause, skipMinHold bool, now Instant) *chore {
+	var heard <-chan struct{}
+	if g.watchedLocked() {
+		heard = g.endLocked(EventLost, l.rememberLossLocked(g, cause, now), now, now)
+	}
+	c, _ := l.giveLocked(g, skipMinHold, true, now)
+	c.heard = heard
 	return c
 }
 
 // tellLocked tells a Release how the grant ended, and forgets it.
 func (l *Locker) tellLocked(e *ending) error {
 	l.endings.drop(e)
+	l.newsLocked()
 	if e.lost != nil {
 		return e.lost
 	}
@@ -107,33 +139,41 @@ func (l *Locker) hurry(ctx context.Context, c *chore) {
 func (l *Locker) tellOutcome(c *chore, first bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if first {
+		l.countReleaseLocked(c, ReleaseDone)
+	}
 	if !c.isSettled() {
 		c.told = true
-		if first {
-			l.observe.Released(ReleaseUnconfirmed, c.heldFor)
-			l.lineLocked(slog.LevelWarn, "release not confirmed by the store: repeating it", "key", c.key, "fence", c.fence)
-		}
 		return &UnconfirmedError{FreeWithin: max(0, c.giveUp.Sub(l.now()))}
 	}
 	if c.told { // as unconfirmed, so that its end may be remembered
 		c.told = false // this answer tells it
 		if e := l.endings.find(c.key, Handle{Fence: c.fence}, l.now()); e != nil && e.fence == c.fence {
 			l.endings.drop(e)
+			l.newsLocked()
 		}
 	}
 	if c.outcome != nil {
-		if first {
-			l.observe.Released(ReleaseNotOurs, c.heldFor)
-			l.observe.Lost(causeOf(c.outcome), c.heldFor)
-			l.lineLocked(slog.LevelError, "lock lost: found at its release", "key", c.key, "fence", c.fence,
-				"cause", causeOf(c.outcome), "owner", c.owner)
-		}
 		return &LostError{Fence: c.fence, Cause: causeOf(c.outcome), LostAt: time.Now()}
 	}
-	if first {
-		l.observe.Released(ReleaseDone, c.heldFor)
-	}
 	return nil
+}
+
+// countReleaseLocked counts how the first attempt at a release went, as done
+// if the store has confirmed it, and tells of what went wrong.
+func (l *Locker) countReleaseLocked(c *chore, done ReleaseResult) {
+	switch {
+	case !c.isSettled():
+		l.observe.Released(ReleaseUnconfirmed, c.heldFor)
+		l.lineLocked(slog.LevelWarn, "release not confirmed by the store: repeating it", "key", c.key, "fence", c.fence)
+	case c.outcome != nil:
+		l.observe.Released(ReleaseNotOurs, c.heldFor)
+		l.observe.Lost(causeOf(c.outcome), c.heldFor)
+		l.lineLocked(slog.LevelError, "lock lost: found at its release", "key", c.key, "fence", c.fence,
+			"cause", causeOf(c.outcome), "owner", c.owner)
+	default:
+		l.observe.Released(done, c.heldFor)
+	}
 }
 
 // ReleaseWhere gives back all that the owner holds here, or all that anybody
@@ -145,12 +185,17 @@ func (l *Locker) ReleaseWhere(ctx context.Context, owner string, all bool) (rele
 	var batch []*chore
 	for _, g := range l.held {
 		if (all || g.owner == owner) && l.aliveLocked(g, now) {
-			c := l.giveLocked(g, false, now)
-			c.revocable = true
+			var c *chore
+			if all {
+				c = l.revokeLocked(g, CauseRevoked, false, now)
+			} else {
+				c, _ = l.giveLocked(g, false, true, now)
+			}
 			batch = append(batch, c)
 		}
 	}
 	l.mu.Unlock()
+	awaitHeard(batch)
 	l.performAll(batch)
 	for _, c := range batch {
 		var open *UnconfirmedError
@@ -197,10 +242,10 @@ func (l *Locker) GiveBack(id GrantID) {
 	g.answers--
 	g.tethers--
 	l.signalLocked()
-	if g.answers > 0 || g.published {
+	if g.answers > 0 || g.published || g.bound {
 		return
 	}
-	c := l.giveLocked(g, true, now)
+	c, _ := l.giveLocked(g, true, false, now)
 	l.observe.Released(ReleaseGivenBack, c.heldFor)
 	l.lineLocked(slog.LevelInfo, "grant given back: the caller had gone before it was told", "key", c.key, "fence", c.fence)
 	l.scheduleLocked(c, now)
@@ -210,10 +255,14 @@ func (l *Locker) GiveBack(id GrantID) {
 // after the answer had arrived. It matters to a shutdown alone.
 func (l *Locker) Cleared(id GrantID) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if g := l.byID[id]; g != nil {
 		g.published = true
 		g.tethers--
+		if !l.provenLocked(g) && g.tethers == 0 {
+			l.noteLocked(g, PhaseDelivered)
+		}
 		l.signalLocked()
 	}
+	l.mu.Unlock()
+	_ = l.writeNotes()
 }

@@ -17,6 +17,11 @@ type Request struct {
 	MinHold time.Duration // the key stays taken at least this long after the grant
 	Note    string
 
+	// Bound says that the lock ends with the connection over which it is asked
+	// for: a success is followed by Unbind. A lock that the same owner binds
+	// again ends with the last of its connections. It is always renewed.
+	Bound bool
+
 	// Given names the parameters that the caller gave. They must equal the
 	// grant's if the owner holds the lock already; the others are defaults
 	// then and are not compared.
@@ -80,8 +85,13 @@ type Status struct {
 	HeldFor    time.Duration
 	Renewals   int
 	Renew      bool
+	Bound      bool // ends with a connection
 	MaxHold    time.Duration
 	MinHold    time.Duration
+
+	// AckedReplicas is how many replicas of the store had the grant when it was
+	// told; 0 where that is not waited for.
+	AckedReplicas int
 }
 
 // EntryState is what an Entry of a listing can be.
@@ -102,10 +112,20 @@ type Entry struct {
 	Key    Key
 	Owner  string
 	Note   string
-	At     time.Time  // when the state began, wall clock
-	Status *Status    // for held and at_risk
-	Place  int        // for waiting: 1 is the first of those that wait here
-	Lost   *LostError // for lost
+	At     time.Time     // when the state began, wall clock
+	For    time.Duration // how long ago that was
+	Status *Status       // for held and at_risk
+	InLine *InLine       // for waiting
+	Lost   *LostError    // for lost
+}
+
+// InLine is where a caller that waits stands. What only the store knows is as
+// it was when this sidecar asked last; nil if that has not been answered.
+type InLine struct {
+	Place     int           // 1 is the first of those that wait here
+	Left      time.Duration // how much longer it waits at most
+	Ahead     *int          // places of other sidecars before this sidecar's
+	Occupancy *Occupancy    // who has the key
 }
 
 // Stats counts what the table holds at one moment.

@@ -12,6 +12,8 @@ func (l *Locker) Drain() {
 	if l.refusing == nil {
 		l.refusing = ErrDraining
 		close(l.refused)
+		l.tellAllLocked()
+		l.newsLocked()
 	}
 }
 
@@ -22,8 +24,17 @@ func (l *Locker) Refuse() {
 	defer l.mu.Unlock()
 	if l.refusing == nil {
 		close(l.refused)
+		defer l.tellAllLocked()
 	}
 	l.refusing, l.closing = ErrShuttingDown, true
+	l.newsLocked()
+}
+
+// tellAllLocked tells those who follow any grant to look.
+func (l *Locker) tellAllLocked() {
+	for _, g := range l.held {
+		g.changedLocked()
+	}
 }
 
 // Draining tells whether new locks are refused.
@@ -44,6 +55,7 @@ func (l *Locker) Shutdown(ctx context.Context, mode ReleaseMode, grace time.Dura
 	var dropped []*chore
 	for waiting := true; ; {
 		batch, held, changed := l.takeCleared(mode, !waiting)
+		awaitHeard(batch)
 		l.performAll(batch)
 		dropped = append(dropped, batch...)
 		if len(batch) > 0 && held > 0 {
@@ -61,7 +73,9 @@ func (l *Locker) Shutdown(ctx context.Context, mode ReleaseMode, grace time.Dura
 		}
 	}
 	l.finish(ctx)
-	return l.count(dropped)
+	counts := l.count(dropped)
+	l.abandon()
+	return counts
 }
 
 // takeCleared takes out of the table what the mode lets a shutdown drop now,
@@ -76,16 +90,39 @@ func (l *Locker) takeCleared(mode ReleaseMode, last bool) (batch []*chore, held 
 			continue
 		}
 		switch {
-		case mode != ModeRelease && g.tethers <= 0, mode == ModeDrop && last:
+		case mode != ModeRelease && g.tethers <= 0 && !g.bound, mode == ModeDrop && last:
 			l.dropLocked(g)
 			c := l.addChoreLocked(g, false, now)
 			c.heldFor = now.Sub(g.asked)
+			l.noteChoreLocked(c)
+			if g.watchedLocked() {
+				c.heard = g.endLocked(EventLost, l.rememberLossLocked(g, CauseShutdown, now), now, now)
+			}
 			batch = append(batch, c)
 		default:
 			held++
 		}
 	}
 	return batch, held, l.changed
+}
+
+// abandon tells those who follow what is left to end by its TTL that nobody
+// renews it any more, and waits until they have heard of it, but not for long.
+func (l *Locker) abandon() {
+	l.mu.Lock()
+	now := l.now()
+	var left []*chore
+	for _, g := range l.held {
+		if !l.aliveLocked(g, now) || g.audience == nil {
+			continue
+		}
+		// Its connections end with this process, and must not release it.
+		l.dropLocked(g)
+		lost := l.rememberLossLocked(g, CauseShutdown, now)
+		left = append(left, &chore{heard: g.endLocked(EventLost, lost, g.validUntil, now)})
+	}
+	l.mu.Unlock()
+	awaitHeard(left)
 }
 
 // finish waits, while ctx lasts, until every request for a lock has had its

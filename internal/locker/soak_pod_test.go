@@ -128,16 +128,11 @@ func (c *soaked) plan(seed uint64) lockertest.Plan {
 			return lockertest.Fault{LoseReply: true, RequestDelay: time.Duration(random.Int64N(int64(faultDelay)))}
 		}
 		fault := chaos(call)
-		switch call.Op {
-		case lockertest.OpRenew:
+		if call.Op == lockertest.OpRenew {
 			// The bytes twice in a row, as a proxy may send them. That a
 			// renewal comes again after later ones have been answered is not
 			// something a connection can do.
 			fault.DuplicateDelay = 0
-		case lockertest.OpAcquireInLine, lockertest.OpHandOver:
-			// Nor is it that a claim comes again after it was answered with
-			// "held", which the next one of its waiter relies on.
-			fault.Duplicates = 0
 		}
 		return fault
 	}

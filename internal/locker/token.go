@@ -2,6 +2,7 @@ package locker
 
 import (
 	"crypto/rand"
+	"hash/fnv"
 	"log/slog"
 	"strings"
 )
@@ -37,6 +38,14 @@ func (t Token) LogValue() slog.Value { return slog.StringValue("[token]") }
 
 // MarshalText keeps encoders from writing the secret.
 func (t Token) MarshalText() ([]byte, error) { return []byte("[token]"), nil }
+
+// MarkOf returns the mark of a value found at a lock's key: it tells two values
+// apart without being either.
+func MarkOf(value string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(value)) // never fails
+	return h.Sum64()
+}
 
 // Reasons for a tombstone: a value that is nobody's token and keeps a key
 // taken until its time is over.

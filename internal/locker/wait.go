@@ -15,14 +15,14 @@ const (
 	pollMax = AskEvery
 )
 
-// waitInLine waits for a grant until the wait is over, ctx ends or the sidecar
-// refuses new locks. Once in line, it outlives trouble with the store.
-func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
+// waitInLine has a caller that is in line wait for a grant until the wait is
+// over, ctx ends or the sidecar refuses new locks. It outlives trouble with the
+// store once the store has answered.
+func (l *Locker) waitInLine(ctx context.Context, g *grant, most time.Duration) (Status, error) {
 	l.mu.Lock()
-	w := l.enterLocked(g, l.now())
-	refused := l.refused
+	w, refused := g.waiter, l.refused
 	l.mu.Unlock()
-	timer := time.NewTimer(g.wait)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	for {
 		got, wait := l.nextStep(w, ctx.Err() != nil)
@@ -45,17 +45,17 @@ func (l *Locker) waitInLine(ctx context.Context, g *grant) (Status, error) {
 		select {
 		case <-w.nudge:
 		case <-timer.C:
-			if l.overdue(w) {
-				return Status{}, l.giveUp(w, nil)
+			if done, err := l.giveUpOverdue(w); done {
+				return Status{}, err
 			}
 		case <-ctx.Done():
-			if l.idle(w) {
-				return Status{}, l.giveUp(w, ErrCallerGone)
+			if done, err := l.giveUpIdle(w, ErrCallerGone); done {
+				return Status{}, err
 			}
 			<-w.nudge // the hand-over's outcome is to be undone
 		case <-refused:
-			if l.idle(w) {
-				return Status{}, l.giveUp(w, l.refusal())
+			if done, err := l.giveUpIdle(w, l.refusal()); done {
+				return Status{}, err
 			}
 			<-w.nudge
 		}
@@ -92,20 +92,6 @@ func (l *Locker) nextStep(w *waiter, leaving bool) (got *handed, wait time.Durat
 // never tells whether nothing has been asked for the waiter yet.
 func (w *waiter) never() bool { return w.number == 0 && w.held == nil && w.trouble == nil }
 
-// idle tells whether no request is on its way for the waiter.
-func (l *Locker) idle(w *waiter) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !w.asking && w.given == nil
-}
-
-// overdue tells whether the waiter's time is over and nothing is on its way.
-func (l *Locker) overdue(w *waiter) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.now() >= w.ends && !w.asking && w.given == nil
-}
-
 func (l *Locker) refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,6 +100,9 @@ func (l *Locker) refusal() error {
 
 // askInLine sends the waiter's claim once. The waiter is marked as asking.
 func (l *Locker) askInLine(w *waiter) (Grant, error) {
+	if !l.record(w) {
+		return Grant{}, ErrNotRecorded
+	}
 	deadline := l.now().Add(l.cfg.StoreTimeout)
 	ctx, claim := l.claim(w.g, deadline)
 	defer ctx.cancel()
@@ -126,6 +115,25 @@ func (l *Locker) askInLine(w *waiter) (Grant, error) {
 	l.mu.Unlock()
 	l.countPoll(w)
 	return l.line.AcquireInLine(ctx, claim, turn)
+}
+
+// record has the waiter's token in the journal before it is sent.
+func (l *Locker) record(w *waiter) bool {
+	l.mu.Lock()
+	recorded := w.recorded
+	l.mu.Unlock()
+	if recorded {
+		return true
+	}
+	err := l.writeNotes()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.noteLocked(w.g, PhaseAsking) // that record is lost, and the next try needs one
+		return false
+	}
+	w.recorded = true
+	return true
 }
 
 // countPoll counts a request that no hint has called for, unless it is the
@@ -141,6 +149,9 @@ func (l *Locker) countPoll(w *waiter) {
 // takeIn takes in the outcome of a request for a waiter. done says that the
 // wait is over, with that status and error.
 func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, done bool, err error) {
+	if got.err == nil {
+		got.err = l.writeGrant(w.g, got.answer)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -151,10 +162,12 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 	l.answeredLocked(w.g, got.answer.Reading, got.err, now)
 	var held *HeldError
 	switch err := got.err; {
-	case err == nil && w.g.usedUp(now):
+	case err == nil && w.g.usedUp(got.answer, now):
 		// Granted long ago, by a request that was not answered until now.
-		l.scheduleLocked(l.addChoreLocked(w.g, true, now), now)
-		w.renew(l.cfg.Holder, now)
+		c := l.addChoreLocked(w.g, true, now)
+		l.noteChoreLocked(c)
+		l.scheduleLocked(c, now)
+		l.renewLocked(w, now)
 	case err == nil:
 		if hinted != 0 {
 			l.observe.HandedOver(now.Sub(hinted))
@@ -166,7 +179,11 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 		st, err := l.grantLocked(ctx, w.g, got.answer, now)
 		return st, true, err
 	case errors.As(err, &held):
+		if w.held == nil { // once, however long it waits
+			l.orphanLocked(w.g.key, held)
+		}
 		w.held, w.trouble, w.failures = held, nil, 0
+		l.newsLocked()
 		if held.Standing != nil {
 			l.numberLocked(w, held.Standing.Number)
 			w.askAt = now.Add(held.Standing.AskIn)
@@ -174,17 +191,35 @@ func (l *Locker) takeIn(ctx context.Context, w *waiter, got handed) (st Status, 
 			w.failures++
 			w.askAt = now.Add(w.pause())
 		}
+		if held.Spent {
+			l.anewLocked(w.g, now)
+			w.recorded = l.cfg.Journal == nil
+		}
 	case errors.Is(err, ErrKeyConflict):
 		return Status{}, true, l.giveUpLocked(w, err, now)
 	case errors.Is(err, ErrSpent):
 		// Granted by a request that was not answered, and over by now.
-		w.renew(l.cfg.Holder, now)
+		l.noteOverLocked(w.g.id)
+		l.renewLocked(w, now)
+	case errors.Is(err, errGrantNotRecorded):
+		w.trouble = err
+		return Status{}, true, l.giveUpLocked(w, ErrAcquireUnresolved, now)
+	case errors.Is(err, ErrSplitVote):
+		w.trouble = err
+		w.askAt = now.Add(splitPause(w.failures))
+		w.failures++
+		l.anewLocked(w.g, now)
+		w.recorded = l.cfg.Journal == nil
 	case CertainNo(err) && !errors.Is(err, ErrLate) && w.never():
 		return Status{}, true, l.giveUpLocked(w, err, now)
 	default:
 		w.trouble = err
 		w.failures++
 		w.askAt = now.Add(w.pause())
+		if spent(err) {
+			l.anewLocked(w.g, now)
+			w.recorded = l.cfg.Journal == nil
+		}
 	}
 	return Status{}, false, nil
 }
@@ -201,11 +236,11 @@ func (w *waiter) follow(hinted, now Instant) {
 	w.askBy = 0
 }
 
-// renew has the waiter go on with a token that was never sent.
-func (w *waiter) renew(holder string, now Instant) {
-	w.g.token = NewToken(holder)
-	w.g.inDoubt, w.g.lateUntil, w.g.storeUntil = false, 0, 0
+// renewLocked has the waiter go on with a token that was never sent.
+func (l *Locker) renewLocked(w *waiter, now Instant) {
+	l.reissueLocked(w.g)
 	w.askAt = now
+	w.recorded = l.cfg.Journal == nil
 }
 
 // pause is how long to wait before asking again without a hint; jitter only
@@ -215,13 +250,29 @@ func (w *waiter) pause() time.Duration {
 	return pause - rand.N(pause/4)
 }
 
-// giveUp ends a wait without a grant. why is nil if its time is over.
-func (l *Locker) giveUp(w *waiter, why error) error {
+// giveUpIdle ends a wait without a grant, unless a request is on its way for the
+// waiter: a hand-over can begin at any time as long as it is in line.
+func (l *Locker) giveUpIdle(w *waiter, why error) (done bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.giveUpLocked(w, why, l.now())
+	if w.asking || w.given != nil {
+		return false, nil
+	}
+	return true, l.giveUpLocked(w, why, l.now())
 }
 
+// giveUpOverdue is giveUpIdle for a wait whose time may be over.
+func (l *Locker) giveUpOverdue(w *waiter) (done bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if now < w.ends || w.asking || w.given != nil {
+		return false, nil
+	}
+	return true, l.giveUpLocked(w, nil, now)
+}
+
+// giveUpLocked ends a wait without a grant. why is nil if its time is over.
 func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 	g := w.g
 	at := l.lines[g.key]
@@ -231,6 +282,7 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 		var rest int64
 		if next := at.oldest(); next != nil {
 			rest = next.number
+			next.askNoLaterThan(w.askAt) // as was promised to the store for the place
 		}
 		switch {
 		case len(at.waiters) == 0:
@@ -247,6 +299,8 @@ func (l *Locker) giveUpLocked(w *waiter, why error, now Instant) error {
 		if errors.Is(why, ErrAcquireUnresolved) {
 			l.lineLocked(slog.LevelWarn, "it is not known whether the lock was taken: undoing it", "key", g.key, "err", w.trouble)
 		}
+	} else {
+		l.noteOverLocked(g.id)
 	}
 	if errors.Is(why, ErrKeyConflict) {
 		l.conflictLocked(g.key, why)
@@ -275,20 +329,21 @@ func (w *waiter) verdict(heldHere bool) error {
 // elsewhere is ahead of it. False means that nothing was done. The chore is one
 // that was made just now.
 func (l *Locker) handOver(c *chore) bool {
+	_ = l.writeNotes() // as in perform
 	l.mu.Lock()
-	now := c.since
+	now := l.now()
 	w := l.lines[c.key].oldest()
-	if l.line == nil || l.refusing != nil || w == nil || w.number == 0 || w.asking || w.given != nil || c.keepUntil > now || w.ends <= now {
+	if l.line == nil || l.refusing != nil || w == nil || w.number == 0 || !w.recorded || w.asking || w.given != nil || c.keepUntil > now || w.ends <= now {
 		l.mu.Unlock()
 		return false
 	}
 	w.asking = true
-	turn := l.turnLocked(w, now)
+	turn, surrender := l.turnLocked(w, now), c.surrender(l.cfg.Holder, now)
 	l.mu.Unlock()
 
 	ctx, claim := l.claim(w.g, now.Add(l.cfg.StoreTimeout))
 	defer ctx.cancel()
-	verdict, answer, err := l.line.HandOver(ctx, c.surrender(l.cfg.Holder, now), claim, turn)
+	verdict, answer, err := l.line.HandOver(ctx, surrender, claim, turn)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()

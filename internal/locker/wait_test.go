@@ -158,6 +158,41 @@ func TestACallerThatLeavesTheLineLetsTheNextOnePassAtOnce(t *testing.T) {
 	})
 }
 
+func TestThePlaceOfThoseWhoStayOutlivesCallersThatLeaveOneAfterAnother(t *testing.T) {
+	inWorld(t, func(w *world) {
+		holder, many, later := w.sidecar("holder"), w.sidecar("many"), w.sidecar("later")
+		holder.take(want("k", 10*time.Second))
+		first, leaveFirst := context.WithCancel(context.Background())
+		second, leaveSecond := context.WithCancel(context.Background())
+		w.enter(many, first, waiting("k", time.Minute))
+		w.enter(many, second, waiting("k", time.Minute))
+		rest, leaveRest := context.WithCancel(context.Background())
+		defer leaveRest()
+		stays := w.enter(many, rest, waiting("k", time.Minute))
+		behind := w.enter(later, rest, waiting("k", time.Minute))
+		// Each leaves just before it would have asked.
+		w.pass(locker.AskEvery - 50*time.Millisecond)
+		leaveFirst()
+		w.pass(locker.AskEvery - 50*time.Millisecond)
+		leaveSecond()
+		w.pass(locker.AskEvery / 2)
+		if err := holder.release("k"); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pass(time.Millisecond)
+		select {
+		case got := <-stays:
+			if got.err != nil {
+				w.t.Error(got.err)
+			}
+		case <-behind:
+			t.Error("one who came later was served first")
+		default:
+			t.Error("nobody was served")
+		}
+	})
+}
+
 func TestACallerThatLeavesAtTheMomentOfItsGrantPassesItOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for round := range 200 {
@@ -197,6 +232,46 @@ func TestACallerThatLeavesAtTheMomentOfItsGrantPassesItOn(t *testing.T) {
 
 // A hint that has come while a request is on its way calls for another at once,
 // but not if nobody waits for that one's answer.
+func TestCallersThatLeaveAsTheLockIsHandedToThemLeaveItFree(t *testing.T) {
+	const rounds, keys = 50, 64
+	inWorld(t, func(w *world) {
+		s := w.sidecar("a")
+		for range rounds {
+			var all sync.WaitGroup
+			for i := range keys {
+				key := locker.Key(fmt.Sprint("k", i))
+				s.take(want(key, 10*time.Second))
+				ctx, leave := context.WithCancel(context.Background())
+				waiter := w.enter(s, ctx, waiting(key, time.Minute))
+				giveBack := func() {
+					if err := s.release(key); err != nil {
+						t.Error(err)
+					}
+				}
+				all.Go(func() {
+					time.Sleep(time.Second) // all at one instant
+					leave()
+					if got := <-waiter; got.err == nil {
+						giveBack()
+					}
+				})
+				all.Go(func() {
+					time.Sleep(time.Second)
+					giveBack()
+				})
+			}
+			all.Wait()
+			synctest.Wait()
+			for i := range keys {
+				key := locker.Key(fmt.Sprint("k", i))
+				if o, err := w.store.Inspect(context.Background(), key); err != nil || o.State != locker.OccupancyFree {
+					w.t.Fatalf("%s is %s (%v) though nobody holds it", key, o.State, err)
+				}
+			}
+		}
+	})
+}
+
 func TestNothingIsAskedForACallerThatLeavesDuringARequest(t *testing.T) {
 	for name, leave := range map[string]func(*sidecar, context.CancelFunc){
 		"gone":    func(_ *sidecar, leave context.CancelFunc) { leave() },
@@ -365,6 +440,74 @@ func TestValidityOfAWaitersGrantCountsFromTheRequestThatMayHaveTakenIt(t *testin
 		}
 		if _, left, _ := w.store.Value("k"); out.st.ValidUntil > out.at.Add(left) {
 			t.Errorf("valid for %v while the store keeps the key for %v", out.st.ValidUntil.Sub(out.at), left)
+		}
+	})
+}
+
+// refusedTwice has a waiter ask twice, each time in vain, and returns what
+// delivers the second request again. From then on then decides.
+func (w *world) refusedTwice(r locker.Request, then func(context.Context, locker.Claim, locker.Turn) (locker.Grant, error)) (s *sidecar, got <-chan granted, again func()) {
+	w.sidecar("holder").take(want(r.Key, time.Minute))
+	g := &queueGate{gate: gate{Backend: w.store}, queue: w.store}
+	second := make(chan func(), 1)
+	g.ask = func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+		if turn.Number != 0 {
+			g.set(func(*gate) { g.ask = then })
+			second <- func() { _, _ = w.store.AcquireInLine(context.WithoutCancel(ctx), c, turn) }
+		}
+		return w.store.AcquireInLine(ctx, c, turn)
+	}
+	s = w.sidecarOn("a", g, locker.Config{})
+	got = w.enter(s, w.t.Context(), r)
+	again = <-second
+	w.pass(0)
+	return s, got, again
+}
+
+// A request is answered that another holds the lock, and is delivered again
+// when it is free. The next one is told that the lock is its own.
+func TestARefusedRequestThatIsDeliveredAgainMakesNoLeaseLonger(t *testing.T) {
+	for name, minHold := range map[string]time.Duration{"without a minimum hold": 0, "with one": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				r := waiting("k", time.Minute)
+				r.TTL, r.MinHold = 3*time.Second, minHold
+				s, got, again := w.refusedTwice(r, nil)
+				w.store.Delete("k") // nobody is told
+				again()
+				taken, _, _ := w.store.Value("k")
+				out := <-got
+				value, left, _ := w.store.Value("k")
+				if out.err != nil || value != taken || left > max(r.TTL, r.MinHold)-storeTimeout {
+					t.Fatalf("the store keeps the key for %v, %v: it was not granted when the request came again, so this test shows nothing", left, out.err)
+				}
+				if lease := min(left, r.TTL); out.st.ValidUntil > out.at.Add(lease-locker.DriftMargin(lease)) {
+					t.Errorf("valid for %v while the store keeps the key for %v", out.st.ValidUntil.Sub(out.at), left)
+				}
+				w.pass(3 * r.TTL)
+				s.mustHold("k") // renewed in time all the same
+			})
+		})
+	}
+}
+
+// What is left of such a lock may be over once the waiter hears of it.
+func TestARefusedRequestThatTookTheLockUnheardGoesOnWaiting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := waiting("k", time.Minute)
+		r.TTL = time.Second
+		slowly := func(ctx context.Context, c locker.Claim, turn locker.Turn) (locker.Grant, error) {
+			defer time.Sleep(storeTimeout - time.Millisecond)
+			return w.store.AcquireInLine(ctx, c, turn)
+		}
+		_, got, again := w.refusedTwice(r, slowly)
+		w.store.Delete("k")
+		again()
+		taken, _, _ := w.store.Value("k")
+		out := <-got
+		value, left, _ := w.store.Value("k")
+		if out.err != nil || value == taken || out.st.ValidUntil > out.at.Add(left) {
+			t.Errorf("valid for %v by the same token: %v, while the store keeps the key for %v: %v", out.st.ValidFor, value == taken, left, out.err)
 		}
 	})
 }
@@ -690,4 +833,27 @@ func (g *queueGate) listening() int {
 
 func hangAsk(ctx context.Context, _ locker.Claim, _ locker.Turn) (locker.Grant, error) {
 	return locker.Grant{}, hang(ctx)
+}
+
+// TestPlacesAreGivenUpThoughTheProcessEndsRightAway: a command ends with its
+// wait, and whoever is first in line without asking holds others up.
+func TestPlacesAreGivenUpThoughTheProcessEndsRightAway(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.sidecar("holder").take(want("k", 30*time.Second))
+		for range 50 {
+			s := w.sidecar("waiter")
+			ctx, leave := context.WithCancel(context.Background())
+			r := want("k", 30*time.Second)
+			r.Wait = time.Minute
+			var left sync.WaitGroup
+			left.Go(func() { _, _, _ = s.Acquire(ctx, r) })
+			w.pass(time.Millisecond)
+			leave()
+			left.Wait()
+			s.stop()
+			if o, err := w.store.Inspect(context.Background(), "k"); err != nil || o.QueueLength != 0 {
+				t.Fatalf("%d places are left in line, %v", o.QueueLength, err)
+			}
+		}
+	})
 }

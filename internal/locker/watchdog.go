@@ -10,8 +10,8 @@ type Beat struct {
 	ID         GrantID
 	Confirmed  Instant // when the last confirmed request was sent
 	TTL        time.Duration
-	ValidUntil Instant
-	Failures   int // renewals that failed since Confirmed
+	ValidUntil Instant // when it is given up
+	Failures   int     // renewals that failed since Confirmed
 }
 
 // Watchdog decides when a held grant is renewed. The Locker tells it of every
@@ -33,7 +33,7 @@ func (l *Locker) Renew(ctx context.Context, ids []GrantID) {
 	var due []*grant
 	for _, id := range ids {
 		if g := l.byID[id]; g != nil && l.aliveLocked(g, now) && g.extending == nil {
-			g.extending = make(chan struct{})
+			g.extending = &extending{over: make(chan struct{})}
 			due = append(due, g)
 		}
 	}
@@ -64,8 +64,9 @@ type extension struct {
 }
 
 type extensions struct {
-	sent  Instant
-	items []extension
+	sent     Instant
+	items    []extension
+	shortens bool // a lease may end earlier than the journal knows
 }
 
 // prepareLocked writes down what is about to be sent for the grants, each of
@@ -76,9 +77,9 @@ func (l *Locker) prepareLocked(grants []*grant, now Instant) extensions {
 		// Executed after the lease's end, it would revive a lost lock.
 		notAfter := min(now.Add(l.cfg.StoreTimeout), g.validUntil)
 		g.inFlightUntil = notAfter
-		item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: notAfter}}
-		if g.renew && !g.capped {
-			item.ttl, item.ask.Keep, item.capped = g.leaseFrom(now)
+		item := extension{grant: g, ask: Renewal{Key: g.key, Token: g.token, NotAfter: notAfter, Fence: g.fence, Note: g.note}}
+		if g.renew && !g.capped && !g.unproven {
+			item.ttl, item.ask.Keep, item.capped = g.renewalFrom(now)
 			g.sending(notAfter, item.ask.Keep)
 		}
 		batch.items[i] = item
@@ -96,24 +97,40 @@ func (l *Locker) extend(ctx context.Context, batch extensions) []Verdict {
 	for i, item := range batch.items {
 		asks[i] = item.ask
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.StoreTimeout)
-	verdicts := l.backend.Renew(ctx, asks)
-	cancel()
+	var verdicts []Verdict
+	if batch.shortens && l.writeNotes() != nil {
+		verdicts = []Verdict{{Err: ErrNotRecorded}} // only ever for one
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, l.cfg.StoreTimeout)
+		verdicts = l.backend.Renew(ctx, asks)
+		cancel()
+	}
 
+	l.writeExtended(batch, verdicts)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := l.now()
 	for i, item := range batch.items {
 		l.concludeLocked(item, batch.sent, verdicts[i], now)
 	}
+	l.mu.Unlock()
+	_ = l.writeNotes() // of what was not extended after all
 	return verdicts
+}
+
+func (l *Locker) countExtensionLocked(item extension, result RenewResult, slack time.Duration) {
+	if item.ask.Keep > 0 {
+		l.observe.Renewed(result, slack)
+	} else {
+		l.observe.Verified(result)
+	}
 }
 
 // concludeLocked takes in the verdict on one extension.
 func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Instant) {
 	g := item.grant
-	close(g.extending)
+	close(g.extending.over)
 	g.extending, g.inFlightUntil = nil, 0
+	l.newsLocked()
 	l.learnLocked(v.Reading, now)
 	if v.Err != nil && !CertainNo(v.Err) {
 		g.unanswered(item.ask.NotAfter)
@@ -136,16 +153,24 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 		} else {
 			g.verified(sent)
 		}
+		if sent < l.doubtedAt { // it says nothing of who decides now
+			g.failures++
+		}
 		if l.aliveLocked(g, now) {
-			l.observe.Renewed(RenewOK, slack)
+			l.countExtensionLocked(item, RenewOK, slack)
 			l.dog.Watch(g.beat())
+			g.changedLocked()
 		}
 	case isLoss(v.Err):
-		l.observe.Renewed(RenewLost, slack)
+		l.countExtensionLocked(item, RenewLost, slack)
 		l.loseLocked(g, causeOf(v.Err), now)
 	default:
 		g.failures++
-		l.observe.Renewed(RenewFailed, slack)
+		if item.undo != nil {
+			l.noteLocked(g, g.phase)
+		}
+		l.countExtensionLocked(item, RenewFailed, slack)
 		l.dog.Watch(g.beat())
+		g.changedLocked()
 	}
 }

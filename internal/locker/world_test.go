@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,9 @@ type sidecar struct {
 	stop func()
 	skew *skew // of its clock
 	seen *watched
+
+	journal  locker.Journal
+	restored locker.Restored // of what the journal held
 }
 
 type skew struct {
@@ -88,7 +92,12 @@ func (w *world) sidecarOn(name string, backend locker.Backend, cfg locker.Config
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s.Locker = l
+	s.Locker, s.journal = l, cfg.Journal
+	if book, ok := cfg.Journal.(*notebook); ok {
+		if s.restored, err = l.Restore(book.saved()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { dog.Run(ctx, l) })
@@ -136,11 +145,15 @@ func (s *sidecar) mustHold(key locker.Key) locker.Status {
 }
 
 type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu    sync.Mutex
+	b     bytes.Buffer
+	block atomic.Pointer[chan struct{}] // takes nothing until this is closed
 }
 
 func (b *safeBuffer) Write(p []byte) (int, error) {
+	if block := b.block.Load(); block != nil {
+		<-*block
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
@@ -164,7 +177,7 @@ type watched struct {
 	acquired              map[locker.AcquireResult]int
 	released              map[locker.ReleaseResult]int
 	lost                  map[locker.Cause]int
-	renewed               map[locker.RenewResult]int
+	renewed, verified     map[locker.RenewResult]int
 	orphans               int
 	woken, polled, handed int
 	steps                 []time.Duration
@@ -173,7 +186,7 @@ type watched struct {
 func newWatched() *watched {
 	return &watched{
 		acquired: make(map[locker.AcquireResult]int), released: make(map[locker.ReleaseResult]int),
-		lost: make(map[locker.Cause]int), renewed: make(map[locker.RenewResult]int),
+		lost: make(map[locker.Cause]int), renewed: make(map[locker.RenewResult]int), verified: make(map[locker.RenewResult]int),
 	}
 }
 
@@ -183,10 +196,16 @@ func (w *watched) do(f func()) {
 	f()
 }
 
+func (w *watched) releases(r locker.ReleaseResult) (n int) {
+	w.do(func() { n = w.released[r] })
+	return n
+}
+
 func (w *watched) Acquired(r locker.AcquireResult, _ time.Duration) { w.do(func() { w.acquired[r]++ }) }
 func (w *watched) Released(r locker.ReleaseResult, _ time.Duration) { w.do(func() { w.released[r]++ }) }
 func (w *watched) Lost(c locker.Cause, _ time.Duration)             { w.do(func() { w.lost[c]++ }) }
 func (w *watched) Renewed(r locker.RenewResult, _ time.Duration)    { w.do(func() { w.renewed[r]++ }) }
+func (w *watched) Verified(r locker.RenewResult)                    { w.do(func() { w.verified[r]++ }) }
 func (w *watched) Orphan()                                          { w.do(func() { w.orphans++ }) }
 func (w *watched) WokenUp()                                         { w.do(func() { w.woken++ }) }
 func (w *watched) Polled()                                          { w.do(func() { w.polled++ }) }

@@ -8,13 +8,33 @@ import (
 )
 
 // Backend returns inner, measured. It can do exactly what inner can do:
-// callers ask a backend for its abilities by asserting its type.
+// callers ask a backend for its abilities by asserting its type. What heals,
+// raises or breaks is passed on if it can do all that a [locker.Member] can.
 func (m *Metrics) Backend(inner locker.Backend) locker.Backend {
 	in, inspects := inner.(locker.Inspector)
 	an, annotates := inner.(locker.Annotator)
 	qu, queues := inner.(locker.Queue)
 	b, i, a, q := &backend{inner, m}, inspector{in, m}, annotator{an, m}, queue{qu, m}
 
+	breaker, breaks := inner.(locker.Breaker)
+	if member, ok := inner.(locker.Member); ok && breaks {
+		return struct {
+			*backend
+			inspector
+			annotator
+			queue
+			healer
+			locker.Breaker // not measured: a sidecar breaks no locks
+		}{b, i, a, q, healer{member, member}, breaker}
+	} else if ok {
+		return struct {
+			*backend
+			inspector
+			annotator
+			queue
+			healer
+		}{b, i, a, q, healer{member, member}}
+	}
 	type abilities struct{ inspects, annotates, queues bool }
 	switch (abilities{inspects, annotates, queues}) {
 	case abilities{true, true, true}:
@@ -140,6 +160,13 @@ func (q queue) HandOver(ctx context.Context, s locker.Surrender, c locker.Claim,
 // Listen is not measured: it lasts as long as the process listens.
 func (q queue) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
 	q.inner.Listen(ctx, process, hear)
+}
+
+// healer passes on what only a member of a quorum does. That is not measured:
+// the quorum is, as a whole.
+type healer struct {
+	locker.Healer
+	locker.Raiser
 }
 
 func errorsOf(verdicts []locker.Verdict) []error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
+	"github.com/locksidecar/locksidecar/internal/locker/memory"
 )
 
 // answers is a backend that answers after a second what it was told to.
@@ -62,6 +63,16 @@ func (q queues) Listen(_ context.Context, process string, hear func(locker.Hint)
 	hear(locker.Hint{Key: locker.Key(process)})
 }
 
+type heals struct{ err error }
+
+func (h heals) Heal(_ context.Context, remedies []locker.Remedy) []locker.Verdict {
+	return make([]locker.Verdict, len(remedies))
+}
+
+func (h heals) Raise(_ context.Context, r locker.Raising) (locker.Fence, error) {
+	return r.Fence + 1, h.err
+}
+
 func TestTheMeasuredBackendCanDoWhatTheInnerCan(t *testing.T) {
 	for _, inner := range []locker.Backend{
 		&answers{},
@@ -98,19 +109,29 @@ func TestTheMeasuredBackendCanDoWhatTheInnerCan(t *testing.T) {
 			annotates
 			queues
 		}{},
+		struct {
+			*answers
+			inspects
+			annotates
+			queues
+			heals
+		}{},
+		memory.New(memory.Config{}),
 	} {
 		outer := New(quiet()).Backend(inner)
 		if got, want := abilitiesOf(outer), abilitiesOf(inner); got != want {
-			t.Errorf("inspects, annotates, queues: %v, want %v", got, want)
+			t.Errorf("inspects, annotates, queues, is a member, breaks: %v, want %v", got, want)
 		}
 	}
 }
 
-func abilitiesOf(b locker.Backend) [3]bool {
+func abilitiesOf(b locker.Backend) [5]bool {
+	_, member := b.(locker.Member)
 	_, inspects := b.(locker.Inspector)
 	_, annotates := b.(locker.Annotator)
 	_, queues := b.(locker.Queue)
-	return [3]bool{inspects, annotates, queues}
+	_, breaks := b.(locker.Breaker)
+	return [5]bool{inspects, annotates, queues, member, breaks}
 }
 
 func TestAnswersPassUnchanged(t *testing.T) {
@@ -121,9 +142,11 @@ func TestAnswersPassUnchanged(t *testing.T) {
 			inspects
 			annotates
 			queues
+			heals
 		}{
 			&answers{grant: locker.Grant{Fence: 7}, err: failure, verdicts: []locker.Verdict{{}, {Err: failure}}},
 			inspects{failure}, annotates{failure}, queues{locker.Verdict{Err: locker.ErrGone}, failure},
+			heals{failure},
 		}
 		b := New(quiet()).Backend(inner)
 		ctx := t.Context()
@@ -156,6 +179,13 @@ func TestAnswersPassUnchanged(t *testing.T) {
 		verdict, grant, err := q.HandOver(ctx, locker.Surrender{}, locker.Claim{}, locker.Turn{})
 		if verdict.Err != locker.ErrGone || grant.Fence != 9 || err != failure {
 			t.Errorf("HandOver: %v, %v, %v", verdict, grant, err)
+		}
+		member := b.(locker.Member)
+		if fence, err := member.Raise(ctx, locker.Raising{Fence: 5}); fence != 6 || err != failure {
+			t.Errorf("Raise: %v, %v", fence, err)
+		}
+		if n := len(member.Heal(ctx, make([]locker.Remedy, 2))); n != 2 {
+			t.Errorf("Heal: %d verdicts", n)
 		}
 		var heard locker.Hint
 		q.Listen(ctx, "p", func(h locker.Hint) { heard = h })

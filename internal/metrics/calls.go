@@ -40,6 +40,12 @@ const (
 // storeOutcomes is in order from best to worst.
 var storeOutcomes = []storeOutcome{outcomeYes, outcomeNo, outcomeFailed, outcomeUnknown}
 
+// storeCall is what the calls of one series have in common.
+type storeCall struct {
+	op      storeOp
+	outcome storeOutcome
+}
+
 // called counts one call, with all its answers. Each reason counts once: a lost
 // connection is one error, however many locks were in the batch.
 func (m *Metrics) called(op storeOp, start time.Time, answers ...error) {
@@ -54,15 +60,16 @@ func (m *Metrics) called(op storeOp, start time.Time, answers ...error) {
 			m.storeErrors.WithLabelValues(string(reason)).Inc()
 		}
 	}
-	m.storeDuration.WithLabelValues(string(op), string(storeOutcomes[worst])).Observe(took)
+	m.storeDurations[storeCall{op, storeOutcomes[worst]}].Observe(took)
 }
 
 // classify tells what err leaves known and, if the store is to blame, why.
 func classify(err error) (storeOutcome, locker.StoreReason) {
+	if err == nil {
+		return outcomeYes, ""
+	}
 	var store *locker.StoreError
 	switch {
-	case err == nil:
-		return outcomeYes, ""
 	case errors.As(err, &store) && store.Certain:
 		return outcomeFailed, store.Reason
 	case store != nil:

@@ -38,6 +38,10 @@ type Config struct {
 	HeldKey func(locker.Key) bool
 	StoreUp func() bool // the last we heard of the store was an answer
 
+	// NodesUp returns the same of each server of a quorum, by name. The names
+	// must be the same at every call; there are none without a quorum.
+	NodesUp func() map[string]bool
+
 	// Warnings returns every check that there is, and whether it warns now.
 	// The checks must be the same at every call.
 	Warnings func() map[string]bool
@@ -58,8 +62,9 @@ type Metrics struct {
 	handover                prometheus.Histogram
 	wakeups, polls, orphans prometheus.Counter
 
-	storeDuration *prometheus.HistogramVec
-	storeErrors   *prometheus.CounterVec
+	storeDuration  *prometheus.HistogramVec
+	storeDurations map[storeCall]prometheus.Observer // the series of storeDuration
+	storeErrors    *prometheus.CounterVec
 
 	clockStep stickyWarning
 }
@@ -127,9 +132,10 @@ func (m *Metrics) createSeries() {
 	for _, result := range timedResults {
 		m.acquireWait.WithLabelValues(string(result))
 	}
+	m.storeDurations = make(map[storeCall]prometheus.Observer)
 	for _, op := range storeOps {
 		for _, outcome := range storeOutcomes {
-			m.storeDuration.WithLabelValues(string(op), string(outcome))
+			m.storeDurations[storeCall{op, outcome}] = m.storeDuration.WithLabelValues(string(op), string(outcome))
 		}
 	}
 }

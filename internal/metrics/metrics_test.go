@@ -30,6 +30,7 @@ func quiet() Config {
 		Stats:      func() locker.Stats { return locker.Stats{} },
 		HeldKey:    func(locker.Key) bool { return false },
 		StoreUp:    func() bool { return false },
+		NodesUp:    func() map[string]bool { return map[string]bool{"127.0.0.1:6379": false, "127.0.0.1:6380": true} },
 		Warnings:   func() map[string]bool { return map[string]bool{"eviction": false, "persistence": false} },
 		Log:        slog.New(slog.DiscardHandler),
 	}

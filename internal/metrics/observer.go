@@ -47,6 +47,12 @@ func (m *Metrics) Renewed(result locker.RenewResult, slack time.Duration) {
 	}
 }
 
+// Verified counts one look at a lock that is not extended. What is left of such
+// a lock says nothing of how late renewals are.
+func (m *Metrics) Verified(result locker.RenewResult) {
+	m.renewals.WithLabelValues(string(result)).Inc()
+}
+
 // Orphan counts a value at a lock's key that will not expire in time.
 func (m *Metrics) Orphan() { m.orphans.Inc() }
 

@@ -48,9 +48,11 @@ func TestOnlyARenewalThatSucceedsLeavesASlack(t *testing.T) {
 	m.Renewed(locker.RenewOK, 20*time.Second)
 	m.Renewed(locker.RenewFailed, time.Second)
 	m.Renewed(locker.RenewLost, 0)
+	m.Verified(locker.RenewOK) // it extends nothing
 	p := page(t, m)
 	wantLine(t, p, "locksidecar_renewal_slack_seconds_count 1")
 	wantLine(t, p, "locksidecar_renewal_slack_seconds_sum 20")
+	wantLine(t, p, `locksidecar_renewals_total{result="ok"} 2`)
 	wantLine(t, p, `locksidecar_renewals_total{result="failed"} 1`)
 	wantLine(t, p, `locksidecar_renewals_total{result="lost"} 1`)
 }

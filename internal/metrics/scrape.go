@@ -16,6 +16,7 @@ type scrape struct {
 
 	held, atRisk, oldest, waiters *prometheus.Desc
 	lockHeld, storeUp, warnings   *prometheus.Desc
+	nodeUp                        *prometheus.Desc
 }
 
 func newScrape(c Config, clockStep *stickyWarning) *scrape {
@@ -30,13 +31,14 @@ func newScrape(c Config, clockStep *stickyWarning) *scrape {
 		waiters:   describe("waiters", "Requests that wait for a lock."),
 		lockHeld:  describe("lock_held", "Whether this sidecar holds the lock, for the keys that the settings name.", "key"),
 		storeUp:   describe("store_up", "Whether the last call to the store was answered."),
+		nodeUp:    describe("store_node_up", "Whether the last sign of life that a server of the quorum was asked for came.", "node"),
 		warnings:  describe("warnings", "Whether a check of the store's settings and clock warns.", "check"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (s *scrape) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.held, s.atRisk, s.oldest, s.waiters, s.lockHeld, s.storeUp, s.warnings} {
+	for _, d := range []*prometheus.Desc{s.held, s.atRisk, s.oldest, s.waiters, s.lockHeld, s.storeUp, s.nodeUp, s.warnings} {
 		descs <- d
 	}
 }
@@ -52,6 +54,9 @@ func (s *scrape) Collect(metrics chan<- prometheus.Metric) {
 	gauge(s.oldest, stats.OldestHeldFor.Seconds())
 	gauge(s.waiters, float64(stats.Waiting))
 	gauge(s.storeUp, oneIf(s.StoreUp()))
+	for node, up := range s.NodesUp() {
+		gauge(s.nodeUp, oneIf(up), node)
+	}
 
 	checks := s.Warnings()
 	gauge(s.warnings, oneIf(checks[CheckClockStep] || s.clockStep.raised()), CheckClockStep)

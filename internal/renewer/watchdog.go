@@ -54,12 +54,13 @@ func New(now locker.Clock) *Watchdog {
 func (w *Watchdog) Watch(b locker.Beat) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e := entry{id: b.ID, due: next(b, w.now()), validUntil: b.ValidUntil}
+	now := w.now()
+	e := entry{id: b.ID, due: next(b, now), validUntil: b.ValidUntil}
 	if b.Failures == 0 {
 		e.together = b.TTL / togetherFraction
 	}
 	w.schedule.put(e)
-	wake := w.asleep || e.due < w.turnsAt
+	wake := w.asleep || e.due < w.turnsAt || now > w.turnsAt // which it has missed: suspended, it sleeps on
 	if w.asleep {
 		w.asleep, w.turned = false, time.Now()
 	}

@@ -266,6 +266,20 @@ func TestASuspendedClockIsNoticedWithinASecond(t *testing.T) {
 	})
 }
 
+func TestALockThatIsTakenRightAfterASuspensionIsRenewedInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, tab *table) {
+		tab.hold(1, time.Hour) // the loop sleeps for a second
+		time.Sleep(time.Millisecond)
+		tab.suspend(10 * time.Second)
+		tab.hold(2, time.Second)
+		time.Sleep(time.Second / 3)
+		synctest.Wait()
+		if len(tab.renewed[2]) != 1 {
+			t.Error("a third of its TTL has passed, and it was not renewed")
+		}
+	})
+}
+
 func TestOnlyALoopThatHangsIsStuck(t *testing.T) {
 	inBubble(t, func(t *testing.T, tab *table) {
 		time.Sleep(time.Hour)

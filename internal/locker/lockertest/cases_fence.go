@@ -1,6 +1,8 @@
 package lockertest
 
 import (
+	"errors"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -92,6 +94,10 @@ var concurrencyCases = []testCase{
 			key := numbered(round)
 			errs := together(func(int) error {
 				_, err := h.acquire(t, h.claim(key, long))
+				for h.Splits && errors.Is(err, locker.ErrSplitVote) {
+					time.Sleep(rand.N(50 * time.Millisecond))
+					_, err = h.acquire(t, h.claim(key, long))
+				}
 				return err
 			})
 			granted := 0
@@ -116,7 +122,7 @@ var concurrencyCases = []testCase{
 			return err
 		})
 		for i, err := range errs {
-			if err != nil || fences[i] != fences[0] {
+			if err != nil || fences[i] != fences[0] && !h.Splits {
 				t.Fatalf("copy %d: fence %d, %v; copy 0: fence %d", i, fences[i], err, fences[0])
 			}
 		}
@@ -131,7 +137,7 @@ var concurrencyCases = []testCase{
 				wantErr(t, "release", err, locker.ErrGone)
 			}
 		}
-		if freed != 1 {
+		if freed != 1 && !(freed == 0 && h.Splits) { // each may have freed it at some
 			t.Errorf("%d releases succeeded", freed)
 		}
 		h.mustBeFree(t, "k")

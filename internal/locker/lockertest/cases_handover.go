@@ -22,13 +22,16 @@ var handOverCases = []testCase{
 			t.Fatalf("verdict %v, fence %d, %v; want a grant with a fence of at least %d", verdict, grant.Fence, err, c.claim.Floor)
 		}
 		h.wantLeft(t, "k", long, since)
+		h.wantTold(t, grant, long, since)
 		h.mustBeOurs(t, c.claim)
 		wantErr(t, "release what was handed over", h.release(t, surrender(holder, 0))[0], locker.ErrTaken)
 		if o := h.mustBeHeld(t, "k"); o.QueueLength != 0 {
 			t.Errorf("%d in line, want none", o.QueueLength)
 		}
 
+		time.Sleep(4 * rounding)
 		verdict, again, err := c.handOver(t, surrender(holder, 0), turn)
+		h.wantTold(t, again, long-3*rounding, since.Add(3*rounding))
 		if verdict != nil || err != nil || again.Fence != grant.Fence {
 			t.Errorf("sent again: verdict %v, fence %d, %v; want a grant with fence %d", verdict, again.Fence, err, grant.Fence)
 		}

@@ -102,11 +102,12 @@ var hintCases = []testCase{
 	{"without any hint the first two ask when the lock expires, and one of them gets it", func(t T, h Harness) {
 		crowd := h.crowd(t)
 		defer crowd.close()
+		before := h.Now()
 		h.take(t, "k", short/2)
 		since := h.Now()
 		a, b := crowd.process(t, "a").join(t, "k"), crowd.process(t, "b").join(t, "k")
 		s := a.wantAhead(t, 0, 0, 2).Standing
-		if second := b.wantAhead(t, 0, 1, 2).Standing; second.AskIn < short/2-h.Now().Sub(since)-rounding {
+		if second := b.wantAhead(t, 0, 1, 2).Standing; second.AskIn < short/2-h.Now().Sub(before)-rounding {
 			t.Errorf("the second is told to ask in %v, before the lock expires", second.AskIn)
 		}
 		time.Sleep(s.AskIn)

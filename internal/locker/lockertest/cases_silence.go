@@ -143,15 +143,16 @@ var silenceCases = []testCase{
 		crowd := h.crowd(t)
 		defer crowd.close()
 		const hold = locker.AskEvery + locker.DeadAfter + 2*locker.AskEvery/5
-		h.take(t, "k", hold)
 		since := h.Now()
+		h.take(t, "k", hold)
+		until := h.Now().Add(hold)
 		crowd.process(t, "silent").join(t, "k")
 		c := crowd.process(t, "alive").join(t, "k")
-		for h.Now().Sub(since) < hold {
+		for h.Now().Sub(since) < hold-locker.AskEvery/4 {
 			c.wantStanding(t, c.turn(c.number, 0))
 			time.Sleep(locker.AskEvery / 4)
 		}
-		time.Sleep(rounding)
+		time.Sleep(until.Sub(h.Now()) + rounding)
 		c.mustGet(t, 0)
 		h.wantLine(t, "k", 0)
 	}},

@@ -13,8 +13,8 @@ var strangerCases = []testCase{
 	{"a lock of another library is respected and not spoken of", func(t T, h Harness) {
 		need(t, "Put", h.Put != nil)
 		for _, value := range []string{stranger, "ls1", "ls2/pod/ABC", "1"} {
-			h.Put("k", value, long)
 			since := h.Now()
+			h.Put("k", value, long)
 			o := h.mustBeHeld(t, "k")
 			if o.State != locker.OccupancyHeld || o.Holder != nil {
 				t.Errorf("told %+v, want held without a holder", o)
@@ -50,8 +50,8 @@ var strangerCases = []testCase{
 	{"a lock that another has overwritten is not ours any more", func(t T, h Harness) {
 		need(t, "Put", h.Put != nil)
 		c, _ := h.take(t, "k", long)
-		h.Put("k", stranger, long)
 		since := h.Now()
+		h.Put("k", stranger, long)
 		wantErr(t, "verify", h.renew(t, h.renewal(c, 0))[0], locker.ErrTaken)
 		wantErr(t, "renew", h.renew(t, h.renewal(c, 2*long))[0], locker.ErrTaken)
 		wantErr(t, "release", h.release(t, surrender(c, 0))[0], locker.ErrTaken)
@@ -66,8 +66,8 @@ var strangerCases = []testCase{
 	{"a claim whose token is at the key without a record is never refused as if another had it", func(t T, h Harness) {
 		need(t, "Put", h.Put != nil)
 		c := h.claim("k", long)
-		h.Put("k", c.Token.Reveal(), long)
 		since := h.Now()
+		h.Put("k", c.Token.Reveal(), long)
 		if _, err := h.acquire(t, c); locker.CertainNo(err) {
 			t.Errorf("acquire: %v, want a grant or an unknown outcome", err)
 		}

@@ -18,6 +18,10 @@ const (
 	OpAcquireInLine Op = "acquire in line"
 	OpLeave         Op = "leave"
 	OpHandOver      Op = "hand over"
+	OpHeal          Op = "heal"
+	OpRaise         Op = "raise"
+	OpSight         Op = "sight"
+	OpBreak         Op = "break"
 	OpHint          Op = "hint" // on its way to a listener
 )
 

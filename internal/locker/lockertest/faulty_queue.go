@@ -10,17 +10,19 @@ import (
 )
 
 // Backend returns f as a backend that is a [locker.Queue] if the wrapped one
-// is. Callers ask a backend for that by asserting its type, so f itself, which
-// never is one, has them poll.
+// is, and a [locker.Member] likewise. Callers ask a backend for that by
+// asserting its type, so f itself, which never is one, has them poll.
 func (f *Faulty) Backend() locker.Backend {
-	queue, ok := f.backend.(locker.Queue)
-	if !ok {
-		return f
+	switch inner := f.backend.(type) {
+	case locker.Member:
+		return f.member(inner)
+	case locker.Queue:
+		return struct {
+			*Faulty
+			*faultyQueue
+		}{f, &faultyQueue{f, inner}}
 	}
-	return struct {
-		*Faulty
-		*faultyQueue
-	}{f, &faultyQueue{f, queue}}
+	return f
 }
 
 // faultyQueue injects faults into what has to do with the line.

@@ -266,6 +266,26 @@ func TestPlanIsToldOfEveryCallAndCanBeReplaced(t *testing.T) {
 	})
 }
 
+func TestABreachWhoseReplyWasLostCanBeAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := faultyHarness(t, nil)
+		c, _ := h.take(t, "k", long)
+		s, err := f.Sight(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		breach := locker.Breach{Key: "k", Token: s.Token, Holder: s.Holder.Pod}
+		f.SetPlan(func(call Call) Fault { return Fault{LoseReply: call.Op == OpBreak} })
+		_, err = f.Break(t.Context(), breach)
+		wantUnknown(t, err)
+		f.SetPlan(nil)
+		if left, err := f.Break(t.Context(), breach); err != nil || left != long {
+			t.Errorf("again: %v left, error %v", left, err)
+		}
+		wantErr(t, "renew", h.renew(t, h.renewal(c, long))[0], locker.ErrTaken)
+	})
+}
+
 // bare hides what a backend can do beside being one.
 type bare struct{ locker.Backend }
 
@@ -277,6 +297,12 @@ func TestFaultySupportsWhatItsBackendSupports(t *testing.T) {
 	}
 	if err := f.Annotate(t.Context(), "k", locker.NewToken(pod), ""); !errors.Is(err, locker.ErrUnsupported) {
 		t.Errorf("annotate: %v", err)
+	}
+	if _, err := f.Sight(t.Context(), "k"); !errors.Is(err, locker.ErrUnsupported) {
+		t.Errorf("sight: %v", err)
+	}
+	if _, err := f.Break(t.Context(), locker.Breach{Key: "k"}); !errors.Is(err, locker.ErrUnsupported) {
+		t.Errorf("break: %v", err)
 	}
 }
 

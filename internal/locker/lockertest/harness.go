@@ -146,10 +146,20 @@ func (h Harness) wantLeft(t T, key locker.Key, keep time.Duration, since locker.
 	if h.PTTL == nil {
 		return
 	}
-	left := h.PTTL(key)
+	h.wantRest(t, "the value at the key", h.PTTL(key), keep, since)
+}
+
+// wantTold checks that a grant tells that the key lives as long as that.
+func (h Harness) wantTold(t T, grant locker.Grant, keep time.Duration, since locker.Instant) {
+	t.Helper()
+	h.wantRest(t, "the lock, as the grant tells,", grant.Left, keep, since)
+}
+
+func (h Harness) wantRest(t T, what string, left, keep time.Duration, since locker.Instant) {
+	t.Helper()
 	elapsed := h.Now().Sub(since)
 	if left > keep || left < keep-elapsed-rounding {
-		t.Errorf("%q lives %v more, want %v less at most the %v that have passed", key, left, keep, elapsed)
+		t.Errorf("%s lives %v more, want %v less at most the %v that have passed", what, left, keep, elapsed)
 	}
 }
 

@@ -66,7 +66,9 @@ func (m model) acquired(t T, c locker.Claim, grant locker.Grant, err error, now 
 	case k.heldBy(c.Token):
 		if err != nil || grant.Fence != granted {
 			t.Errorf("acquire again: fence %d, %v; want fence %d", grant.Fence, err, granted)
+			return
 		}
+		m.wantTold(t, k, grant, now)
 	case k.taken:
 		if !errors.As(err, &held) && !(spent && errors.Is(err, locker.ErrSpent)) {
 			t.Errorf("acquire a taken key: %v, want a HeldError", err)
@@ -109,6 +111,15 @@ func (m model) granted(t T, k *modelKey, c locker.Claim, grant locker.Grant, err
 	k.expires = now.Add(c.Keep)
 	k.highest, k.fence[c.Token] = grant.Fence, grant.Fence
 	k.silent = 0
+	m.wantTold(t, k, grant, now)
+}
+
+// wantTold compares what a grant tells of its end with what is so.
+func (m model) wantTold(t T, k *modelKey, grant locker.Grant, now locker.Instant) {
+	t.Helper()
+	if left := k.expires.Sub(now); (grant.Left - left).Abs() > m.slack {
+		t.Errorf("told that %v are left, want %v", grant.Left, left)
+	}
 }
 
 // verdict returns what has to be answered on a token.

@@ -109,7 +109,9 @@ func (m model) inLine(t T, c locker.Claim, turn locker.Turn, may bool, grant loc
 	case k.heldBy(c.Token):
 		if err != nil || grant.Fence != granted {
 			t.Errorf("wait again: fence %d, %v; want fence %d", grant.Fence, err, granted)
+			return
 		}
+		m.wantTold(t, k, grant, now)
 		return
 	case spent && errors.Is(err, locker.ErrSpent):
 		return

@@ -180,13 +180,23 @@ var mutants = []mutation{
 			return grant, err
 		}
 	}},
+	{"own claim that is told all of its TTL when it is sent again", func(_ Harness, m *mutant) {
+		acquire := m.acquire
+		m.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
+			grant, err := acquire(ctx, c)
+			if err == nil {
+				grant.Left = c.Keep
+			}
+			return grant, err
+		}
+	}},
 	{"spent claim that is granted anew", func(h Harness, m *mutant) {
 		acquire := m.acquire
 		m.acquire = func(ctx context.Context, c locker.Claim) (locker.Grant, error) {
 			grant, err := acquire(ctx, c)
 			if errors.Is(err, locker.ErrSpent) {
 				h.Put(c.Key, c.Token.Reveal(), c.Keep)
-				return locker.Grant{Fence: locker.Fence(grant.UnixMicro), Reading: grant.Reading}, nil
+				return locker.Grant{Fence: locker.Fence(grant.UnixMicro), Left: c.Keep, Reading: grant.Reading}, nil
 			}
 			return grant, err
 		}
@@ -199,7 +209,7 @@ var mutants = []mutation{
 			grant, err := acquire(ctx, c)
 			if held := (*locker.HeldError)(nil); errors.As(err, &held) && !taken {
 				h.Put(c.Key, c.Token.Reveal(), c.Keep)
-				return locker.Grant{Fence: locker.Fence(grant.UnixMicro)}, nil
+				return locker.Grant{Fence: locker.Fence(grant.UnixMicro), Left: c.Keep}, nil
 			}
 			return grant, err
 		}

@@ -19,7 +19,7 @@ var queueMutants = []mutation{
 			grant, err := acquire(ctx, c)
 			if held := heldOf(err); held != nil && held.Queued {
 				h.Put(c.Key, c.Token.Reveal(), c.Keep)
-				return locker.Grant{Fence: locker.Fence(time.Now().UnixMicro())}, nil
+				return locker.Grant{Fence: locker.Fence(time.Now().UnixMicro()), Left: c.Keep}, nil
 			}
 			return grant, err
 		}
@@ -30,9 +30,29 @@ var queueMutants = []mutation{
 			grant, err := inLine(ctx, c, t)
 			if held := heldOf(err); held != nil && held.Queued {
 				h.Put(c.Key, c.Token.Reveal(), c.Keep)
-				return locker.Grant{Fence: locker.Fence(time.Now().UnixMicro())}, nil
+				return locker.Grant{Fence: locker.Fence(time.Now().UnixMicro()), Left: c.Keep}, nil
 			}
 			return grant, err
+		}
+	}},
+	{"waiter's claim that is told all of its TTL when it is sent again", func(_ Harness, m *mutant) {
+		inLine := m.inLine
+		m.inLine = func(ctx context.Context, c locker.Claim, t locker.Turn) (locker.Grant, error) {
+			grant, err := inLine(ctx, c, t)
+			if err == nil {
+				grant.Left = c.Keep
+			}
+			return grant, err
+		}
+	}},
+	{"hand-over that is told all of its TTL when it is sent again", func(_ Harness, m *mutant) {
+		handOver := m.handOver
+		m.handOver = func(ctx context.Context, s locker.Surrender, c locker.Claim, t locker.Turn) (locker.Verdict, locker.Grant, error) {
+			verdict, grant, err := handOver(ctx, s, c, t)
+			if err == nil {
+				grant.Left = c.Keep
+			}
+			return verdict, grant, err
 		}
 	}},
 	{"first call of a waiter that is first", func(_ Harness, m *mutant) {
@@ -301,7 +321,7 @@ var queueMutants = []mutation{
 			v, grant, err := handOver(ctx, s, c, t)
 			if held := heldOf(err); v.Err == nil && held != nil && held.Queued {
 				h.Put(c.Key, c.Token.Reveal(), c.Keep)
-				return v, locker.Grant{Fence: locker.Fence(time.Now().UnixMicro())}, nil
+				return v, locker.Grant{Fence: locker.Fence(time.Now().UnixMicro()), Left: c.Keep}, nil
 			}
 			return v, grant, err
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
@@ -21,6 +22,18 @@ type mutant struct {
 	leave    func(context.Context, locker.Key, locker.Turn) error
 	handOver func(context.Context, locker.Surrender, locker.Claim, locker.Turn) (locker.Verdict, locker.Grant, error)
 	listen   func(context.Context, string, func(locker.Hint))
+	heal     func(context.Context, []locker.Remedy) []locker.Verdict
+	raise    func(context.Context, locker.Raising) (locker.Fence, error)
+	sight    func(context.Context, locker.Key) (locker.Sighting, error)
+	tear     func(context.Context, locker.Breach) (time.Duration, error) // Break
+}
+
+func (m *mutant) Sight(ctx context.Context, key locker.Key) (locker.Sighting, error) {
+	return m.sight(ctx, key)
+}
+
+func (m *mutant) Break(ctx context.Context, b locker.Breach) (time.Duration, error) {
+	return m.tear(ctx, b)
 }
 
 func (m *mutant) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, error) {
@@ -59,16 +72,27 @@ func (m *mutant) Listen(ctx context.Context, process string, hear func(locker.Hi
 	m.listen(ctx, process, hear)
 }
 
+func (m *mutant) Heal(ctx context.Context, remedies []locker.Remedy) []locker.Verdict {
+	return m.heal(ctx, remedies)
+}
+
+func (m *mutant) Raise(ctx context.Context, r locker.Raising) (locker.Fence, error) {
+	return m.raise(ctx, r)
+}
+
 // mutated returns a harness whose backend makes one mistake, or none.
 func mutated(mutate func(Harness, *mutant)) Harness {
 	h := memoryHarness()
 	b := h.Backend
-	q := b.(locker.Queue)
+	q := b.(locker.Member)
 	m := &mutant{
 		acquire: b.Acquire, renew: b.Renew, release: b.Release,
-		inspect: b.(locker.Inspector).Inspect, annotate: b.(locker.Annotator).Annotate,
+		inspect: q.Inspect, annotate: q.Annotate,
 		inLine: q.AcquireInLine, leave: q.Leave, handOver: q.HandOver, listen: q.Listen,
+		heal: q.Heal, raise: q.Raise,
 	}
+	breaker := b.(locker.Breaker)
+	m.sight, m.tear = breaker.Sight, breaker.Break
 	if mutate != nil {
 		mutate(h, m)
 	}
@@ -120,7 +144,7 @@ func run(t *testing.T, mutate func(Harness, *mutant)) (failed []string) {
 func TestSuiteFailsOnEveryMutant(t *testing.T) {
 	keepRapidQuiet(t)
 	caught := 0
-	mutants := slices.Concat(mutants, queueMutants)
+	mutants := slices.Concat(mutants, queueMutants, memberMutants, breakMutants)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			if failed := run(t, m.mutate); len(failed) == 0 {

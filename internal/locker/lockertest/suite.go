@@ -26,6 +26,13 @@ type T interface {
 type Harness struct {
 	Backend locker.Backend
 
+	// Splits says that the backend decides by votes: several who ask at the same
+	// time may all be told ErrSplitVote, and ask anew; those who wait are not
+	// strictly served in the order in which they came; and of copies of a request
+	// that come at the same time each may be carried out by some, so claims may be
+	// told different fences and none of the releases that it was the one.
+	Splits bool
+
 	// Now is the clock by which the backend understands NotAfter.
 	Now locker.Clock
 
@@ -46,6 +53,11 @@ type Harness struct {
 
 	bubble bool // time is virtual
 }
+
+// votesSlowly tells whether the backend decides by votes, and these take time.
+// The servers then wake a process one after the other, which on a busy machine
+// can be told as twice; and a vote can last longer than the shortest TTL.
+func (h Harness) votesSlowly() bool { return h.Splits && !h.bubble }
 
 // Run runs the suite in real time, its cases side by side. open is called once
 // for each.
@@ -87,7 +99,7 @@ func cases() []testCase {
 		acquireCases, renewCases, releaseCases, minHoldCases, expiryCases, lateCases,
 		fenceCases, concurrencyCases, keyCases, strangerCases, dataLossCases, inspectCases,
 		contextCases, queueCases, silenceCases, leaveCases, handOverCases, hintCases, queueContextCases,
-		propertyCases,
+		memberCases, breakCases, propertyCases,
 	} {
 		all = append(all, group...)
 	}

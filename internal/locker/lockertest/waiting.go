@@ -114,7 +114,11 @@ func (p *process) await(t T, kind locker.HintKind, times int) {
 // known to be over.
 func (p *process) wantWoken(t T, times int) {
 	t.Helper()
-	if n := p.count(locker.HintWake); n != times {
+	n := p.count(locker.HintWake)
+	if p.votesSlowly() && times > 0 && n > times {
+		return
+	}
+	if n != times {
 		t.Errorf("%s was woken %d times, want %d", p.name, n, times)
 	}
 }

@@ -32,39 +32,44 @@ var errNoRecord = &locker.StoreError{
 // claim that is late, that was granted before, or that meets no lock. done is
 // false if there is none: then another has the key, or it is free and the
 // claim may be granted.
-func (a attempt) settled() (fence locker.Fence, done bool, err error) {
+func (a attempt) settled() (g locker.Grant, done bool, err error) {
 	ours, granted := a.row.heldBy(a.Token), a.row.grant.token == a.Token.Reveal()
 	switch {
 	case a.now > a.NotAfter:
-		return 0, true, locker.ErrLate
+		return locker.Grant{}, true, locker.ErrLate
 	case a.row.foreverTaken():
-		return 0, true, locker.ErrKeyConflict
+		return locker.Grant{}, true, locker.ErrKeyConflict
 	case ours && granted:
-		return a.row.grant.fence, true, nil
+		return a.granted(), true, nil
 	case ours:
-		return 0, true, errNoRecord
+		return locker.Grant{}, true, errNoRecord
 	case granted && !a.row.taken():
-		return 0, true, locker.ErrSpent
+		return locker.Grant{}, true, locker.ErrSpent
 	}
-	return 0, false, nil
+	return locker.Grant{}, false, nil
+}
+
+// granted tells of the row's grant, which is the claim's.
+func (a attempt) granted() locker.Grant {
+	return locker.Grant{Fence: a.row.grant.fence, Left: a.row.until.Sub(a.now)}
 }
 
 // tryLocked answers a claim that does not wait. It overtakes nobody.
-func (b *Backend) tryLocked(a attempt) (locker.Fence, error) {
-	if fence, done, err := a.settled(); done {
-		return fence, err
+func (b *Backend) tryLocked(a attempt) (locker.Grant, error) {
+	if g, done, err := a.settled(); done {
+		return g, err
 	}
 	free := !a.row.taken()
 	l := b.lines.get(a.Key, a.now)
 	l.dropDead(a.now)
-	if free {
+	if free && !a.Overtake {
 		b.wakeOnceLocked(a.Key, l, a.now)
 	}
 	b.tellNearLocked(a.Key, l)
-	if free && len(l.places) == 0 {
+	if free && (len(l.places) == 0 || a.Overtake) {
 		return b.grantLocked(a, l)
 	}
-	return 0, a.refusal(l)
+	return locker.Grant{}, a.refusal(l)
 }
 
 // refusal tells who has the key and how many wait for it.
@@ -75,15 +80,16 @@ func (a attempt) refusal(l *line) *locker.HeldError {
 }
 
 // grantLocked grants the claim a free key, or certainly refuses it.
-func (b *Backend) grantLocked(a attempt, l *line) (locker.Fence, error) {
+func (b *Backend) grantLocked(a attempt, l *line) (locker.Grant, error) {
 	fence, err := nextFence(a.row.grant.fence, a.wall, a.Floor)
 	if err != nil {
-		return 0, err
+		return locker.Grant{}, err
 	}
 	r, token := a.row, a.Token.Reveal()
 	r.hold(token, a.now, a.Keep)
 	r.grant = grant{token: token, fence: fence, since: a.wall, note: a.Note, forgetAt: r.until.Add(remember)}
 	b.rows.add(a.Key, r, a.now)
 	l.silent = 0
-	return fence, nil
+	a.row = r
+	return a.granted(), nil
 }

@@ -13,7 +13,10 @@ func (b *Backend) Inspect(ctx context.Context, key locker.Key) (locker.Occupancy
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
+	return b.inspectLocked(key, b.now())
+}
+
+func (b *Backend) inspectLocked(key locker.Key, now locker.Instant) (locker.Occupancy, error) {
 	r := b.rows.get(key, now)
 	if r.foreverTaken() {
 		return locker.Occupancy{}, locker.ErrKeyConflict
@@ -45,7 +48,7 @@ func (r row) occupancy(now locker.Instant) locker.Occupancy {
 	if !r.taken() {
 		return locker.Occupancy{State: locker.OccupancyFree}
 	}
-	o := locker.Occupancy{State: locker.OccupancyHeld, ExpiresIn: r.until.Sub(now)}
+	o := locker.Occupancy{State: locker.OccupancyHeld, ExpiresIn: r.until.Sub(now), Mark: locker.MarkOf(r.value)}
 	pod, tombstone, ours := locker.ReadValue(r.value)
 	if !ours {
 		return o
@@ -54,6 +57,10 @@ func (r row) occupancy(now locker.Instant) locker.Occupancy {
 	switch {
 	case tombstone == locker.TombstoneMinHold:
 		o.State = locker.OccupancyMinHold
+	case tombstone == locker.TombstoneBroken && pod == "":
+		return locker.Occupancy{State: locker.OccupancyBroken, ExpiresIn: o.ExpiresIn, Mark: o.Mark}
+	case tombstone == locker.TombstoneBroken:
+		o.State = locker.OccupancyBroken
 	case r.value != r.grant.token:
 		return o // the record is another grant's
 	}

@@ -27,8 +27,8 @@ type Config struct {
 	Wall func() time.Time
 }
 
-// Backend is a [locker.Backend], [locker.Inspector], [locker.Annotator] and
-// [locker.Queue]. Any number of Lockers may share one.
+// Backend is a [locker.Member], and so also a [locker.Inspector],
+// [locker.Annotator] and [locker.Queue]. Any number of Lockers may share one.
 type Backend struct {
 	now  locker.Clock
 	wall func() time.Time
@@ -39,12 +39,7 @@ type Backend struct {
 	listeners map[string][]*listener // by process
 }
 
-var (
-	_ locker.Backend   = (*Backend)(nil)
-	_ locker.Inspector = (*Backend)(nil)
-	_ locker.Annotator = (*Backend)(nil)
-	_ locker.Queue     = (*Backend)(nil)
-)
+var _ locker.Member = (*Backend)(nil)
 
 // New returns a Backend in which every key is free.
 func New(config Config) *Backend {
@@ -66,8 +61,9 @@ func (b *Backend) Acquire(ctx context.Context, c locker.Claim) (locker.Grant, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.attemptLocked(c)
-	fence, err := b.tryLocked(a)
-	return locker.Grant{Fence: fence, Reading: a.reading()}, err
+	g, err := b.tryLocked(a)
+	g.Reading = a.reading()
+	return g, err
 }
 
 // Renew implements [locker.Backend].
@@ -92,7 +88,7 @@ func (b *Backend) Renew(ctx context.Context, renewals []locker.Renewal) []locker
 func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
 	return b.each(ctx, len(surrenders), func(i int, now locker.Instant) error {
 		err := b.releaseLocked(surrenders[i], now)
-		if err == nil && surrenders[i].Keep <= 0 {
+		if err == nil && surrenders[i].Keep <= 0 && !surrenders[i].Quiet {
 			b.freedLocked(surrenders[i].Key, now)
 		}
 		return err

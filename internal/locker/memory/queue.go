@@ -32,8 +32,9 @@ func (b *Backend) AcquireInLine(ctx context.Context, c locker.Claim, t locker.Tu
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.attemptLocked(c)
-	fence, err := b.inLineLocked(a, t, true)
-	return locker.Grant{Fence: fence, Reading: a.reading()}, err
+	g, err := b.inLineLocked(a, t, true)
+	g.Reading = a.reading()
+	return g, err
 }
 
 // Leave implements [locker.Queue].
@@ -76,19 +77,20 @@ func (b *Backend) HandOver(ctx context.Context, s locker.Surrender, c locker.Cla
 		verdict.Err = b.releaseLocked(s, a.now)
 		a.row = b.rows.get(c.Key, a.now)
 	}
-	fence, err := b.inLineLocked(a, t, verdict.Err == nil)
+	g, err := b.inLineLocked(a, t, verdict.Err == nil)
+	g.Reading = verdict.Reading
 	var held *locker.HeldError
 	if err != nil && !errors.As(err, &held) && verdict.Err == nil && !a.row.taken() {
 		b.freedLocked(c.Key, a.now)
 	}
-	return verdict, locker.Grant{Fence: fence, Reading: a.reading()}, err
+	return verdict, g, err
 }
 
 // inLineLocked answers a claim that waits. If it may not be granted it is
 // refused though the key is free and nobody is before it.
-func (b *Backend) inLineLocked(a attempt, t locker.Turn, may bool) (locker.Fence, error) {
-	if fence, done, err := a.settled(); done {
-		return fence, err
+func (b *Backend) inLineLocked(a attempt, t locker.Turn, may bool) (locker.Grant, error) {
+	if g, done, err := a.settled(); done {
+		return g, err
 	}
 	l := b.lines.get(a.Key, a.now)
 	was := l.take(t.Process)
@@ -97,11 +99,11 @@ func (b *Backend) inLineLocked(a attempt, t locker.Turn, may bool) (locker.Fence
 	own.asked(t, number, a.now)
 
 	free := !a.row.taken()
-	if free && l.before(own) {
+	if free && l.before(own) && !a.Overtake {
 		b.wakeOnceLocked(a.Key, l, a.now)
 	}
-	if free && may && own.number == number && !l.before(own) {
-		fence, err := b.grantLocked(a, l)
+	if free && may && (own.number == number && !l.before(own) || a.Overtake) {
+		g, err := b.grantLocked(a, l)
 		switch {
 		case err != nil && was.number != 0:
 			l.put(was)
@@ -112,7 +114,7 @@ func (b *Backend) inLineLocked(a attempt, t locker.Turn, may bool) (locker.Fence
 			b.lines.keep(a.Key, l, a.now)
 		}
 		b.tellNearLocked(a.Key, l)
-		return fence, err
+		return g, err
 	}
 
 	i := l.put(own)
@@ -122,7 +124,7 @@ func (b *Backend) inLineLocked(a attempt, t locker.Turn, may bool) (locker.Fence
 	b.tellNearLocked(a.Key, l)
 	held := a.refusal(l)
 	held.Standing = &locker.Standing{Number: number, Ahead: i, AskIn: askIn}
-	return 0, held
+	return locker.Grant{}, held
 }
 
 // askIn is when the place at i should ask again. While the key is free that is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
@@ -16,46 +17,56 @@ func (b *Backend) Acquire(ctx context.Context, claim locker.Claim) (locker.Grant
 
 // acquire tries once, or waits in line if there is a turn.
 func (b *Backend) acquire(ctx context.Context, claim locker.Claim, turn *locker.Turn) (locker.Grant, error) {
-	n := b.nodeOf(claim.Key)
-	ctx, cancel := n.acquire.bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
-	grant, err := b.acquireOnce(ctx, n, claim, turn)
-	if errors.Is(err, locker.ErrLate) && n.now() < claim.NotAfter {
+	grant, err := b.acquireOnce(ctx, claim, turn)
+	if errors.Is(err, locker.ErrLate) && b.now() < claim.NotAfter {
 		// Late by what we knew of the server's clock, which the answer has
 		// corrected.
-		grant, err = b.acquireOnce(ctx, n, claim, turn)
+		grant, err = b.acquireOnce(ctx, claim, turn)
 	}
+	return grant, err
+}
+
+func (b *Backend) acquireOnce(ctx context.Context, claim locker.Claim, turn *locker.Turn) (locker.Grant, error) {
+	var c *call
+	c = &call{
+		replicated: true,
+		script:     acquireScript,
+		keys:       []string{b.keys.lock(claim.Key)},
+		companions: func() []string { return b.keys.companions(claim.Key) },
+		args: func(at func(locker.Instant) string) []string {
+			return append([]string{b.keys.prefix}, claimArgs(claim, turn, at, b.guardOf(c.run))...)
+		},
+	}
+	if err := b.send(ctx, toAcquire, c); err != nil {
+		return locker.Grant{}, err
+	}
+	grant, err := c.outcome(turn != nil)
 	if err != nil {
 		return locker.Grant{}, err
 	}
-	grant.Step = n.clock.takeStep()
-	return grant, nil
-}
-
-func (b *Backend) acquireOnce(ctx context.Context, n *node, claim locker.Claim, turn *locker.Turn) (locker.Grant, error) {
-	c := &call{
-		script: acquireScript,
-		keys:   []string{b.keys.lock(claim.Key), b.keys.record(claim.Key)},
-		args: func(at func(locker.Instant) string) []string {
-			return append([]string{b.keys.prefix}, claimArgs(claim, turn, at)...)
-		},
-	}
-	if err := n.acquire.do(ctx, c); err != nil {
-		return locker.Grant{}, err
-	}
-	return c.outcome(turn != nil)
+	return b.acknowledged(ctx, claim, c, grant)
 }
 
 // claimArgs are a script's arguments for a claim.
-func claimArgs(claim locker.Claim, turn *locker.Turn, at func(locker.Instant) string) []string {
+func claimArgs(claim locker.Claim, turn *locker.Turn, at func(locker.Instant) string, guard string) []string {
 	args := []string{
 		claim.Token.Reveal(), millis(claim.Keep), strconv.FormatInt(int64(claim.Floor), 10),
-		at(claim.NotAfter), claim.Note, millis(recordOutlives),
+		at(claim.NotAfter), claim.Note, millis(recordOutlives), guard,
 	}
-	if turn == nil {
+	switch {
+	case turn != nil:
+		args = append(args, turnArgs(*turn)...)
+	case claim.Overtake:
+		args = append(args, turnArgs(locker.Turn{})...)
+	default:
 		return append(args, "")
 	}
-	return append(args, turnArgs(*turn)...)
+	if claim.Overtake {
+		args = append(args, "1")
+	}
+	return args
 }
 
 // outcome reads the answer to a claim.
@@ -79,6 +90,12 @@ func (c *call) outcome(waits bool) (locker.Grant, error) {
 			return locker.Grant{}, err
 		}
 		return locker.Grant{}, c.refusal(locker.Occupancy{State: locker.OccupancyFree, QueueLength: int(length)}, waits, 2)
+	case "recovering":
+		left, err := c.number(1)
+		if err != nil {
+			return locker.Grant{}, err
+		}
+		return locker.Grant{}, recovering(time.Duration(left) * time.Millisecond)
 	case "late":
 		return locker.Grant{}, locker.ErrLate
 	case "spent":
@@ -92,12 +109,28 @@ func (c *call) outcome(waits bool) (locker.Grant, error) {
 }
 
 func (c *call) grant() (locker.Grant, error) {
-	fence, err := c.number(1)
+	fence, err := c.fence(1)
 	if err != nil {
 		return locker.Grant{}, err
 	}
-	if fence <= 0 || locker.Fence(fence) > locker.MaxFence {
-		return locker.Grant{}, unreadable("the fencing token is out of range")
+	left, err := c.number(2)
+	if err != nil {
+		return locker.Grant{}, err
 	}
-	return locker.Grant{Fence: locker.Fence(fence), Reading: locker.Reading{UnixMicro: c.micros}}, nil
+	return locker.Grant{
+		Fence: fence, Left: time.Duration(left) * time.Millisecond,
+		Reading: c.node.reading(c.micros),
+	}, nil
+}
+
+// fence returns field i of the reply, a fencing token.
+func (c *call) fence(i int) (locker.Fence, error) {
+	n, err := c.number(i)
+	if err == nil && (n <= 0 || locker.Fence(n) > locker.MaxFence) {
+		err = unreadable("the fencing token is out of range")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return locker.Fence(n), nil
 }

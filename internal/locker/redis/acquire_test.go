@@ -169,6 +169,19 @@ func TestAnOwnTokenWithoutItsRecordIsUnknown(t *testing.T) {
 	wantStoreError(t, "acquire again", err, locker.StoreFailed, false)
 }
 
+// Somebody has made it persistent by hand; the first renewal mends that.
+func TestAnOwnTokenWithoutATTLIsOursForAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, server, Config{})
+	c := claimFor(testKey)
+	first := mustAcquire(t, b, c)
+	server.Do("PERSIST", lockName)
+	if again := mustAcquire(t, b, c); again.Fence != first.Fence || again.Left != c.Keep {
+		t.Errorf("fence %d and %v left, want %d and %v", again.Fence, again.Left, first.Fence, c.Keep)
+	}
+}
+
 func TestNothingSaysTheSecretPartOfAnothersToken(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -236,10 +249,10 @@ func TestAClaimThatIsLateOnlyByAnOldReadingIsSentAgain(t *testing.T) {
 	b := open(t, server, Config{})
 	mustAcquire(t, b, claimFor("other"))
 	misread := func() { // as if the server's clock had been an hour behind and has stepped
-		b.node.clock.mu.Lock()
-		defer b.node.clock.mu.Unlock()
-		b.node.clock.lo -= int64(time.Hour)
-		b.node.clock.hi -= int64(time.Hour)
+		only(b).clock.mu.Lock()
+		defer only(b).clock.mu.Unlock()
+		only(b).clock.lo -= int64(time.Hour)
+		only(b).clock.hi -= int64(time.Hour)
 	}
 	misread()
 	c := claimFor(testKey)

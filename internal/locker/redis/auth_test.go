@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -19,17 +20,31 @@ import (
 
 const password = "s3cr3t-of-the-test"
 
-// minimal are the rules that the package comment tells an operator to set.
-var minimal = strings.Fields("on resetkeys ~lock:* resetchannels &lock:* -@all " +
-	"+eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget +hdel " +
-	"+zadd +zrem +zrange +zrank +zcard +publish +subscribe")
+const user = "locksidecar"
 
-func setUser(server *redistest.Server, rules ...string) {
-	args := []any{"ACL", "SETUSER", "locksidecar"}
-	for _, rule := range rules {
-		args = append(args, rule)
+// setUser changes what our user may do.
+func setUser(server *redistest.Server, rules ...string) { server.SetUser(user, rules...) }
+
+// permit makes our user on servers, with the permissions that are documented
+// under these names.
+func permit(t testing.TB, servers []*redistest.Server, names ...string) {
+	t.Helper()
+	for _, server := range servers {
+		setUser(server, ">"+password)
+		for _, name := range names {
+			setUser(server, redistest.DocumentedACL(t, name)...)
+		}
 	}
-	server.Do(args...)
+}
+
+// wantNothingDenied fails the test if our user has lacked a permission.
+func wantNothingDenied(t testing.TB, servers []*redistest.Server) {
+	t.Helper()
+	for _, server := range servers {
+		if denied := server.Denied(); len(denied) != 0 {
+			t.Errorf("%q were denied", denied)
+		}
+	}
 }
 
 // cycle uses all of a Backend.
@@ -49,6 +64,14 @@ func cycle(t *testing.T, b *Backend) {
 	}
 	if err := renewOne(t.Context(), b, c); err != nil {
 		t.Errorf("renew: %v", err)
+	}
+	broken := claimFor(locker.Key("broken/" + rand.Text())) // which stays taken for a while
+	mustAcquire(t, b, broken)
+	if sighted, err := b.Sight(t.Context(), broken.Key); err != nil || sighted.Token != broken.Token {
+		t.Errorf("sight: %v", err)
+	}
+	if _, err := b.Break(t.Context(), locker.Breach{Key: broken.Key, Token: broken.Token}); err != nil {
+		t.Errorf("break: %v", err)
 	}
 	s := surrenderOf(c)
 	s.Keep = time.Millisecond
@@ -79,7 +102,7 @@ func waitAndLeave(t *testing.T, b *Backend) {
 	first := locker.Turn{Process: "first", Call: 1, WaitLeft: time.Minute}
 	listening, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, _ = b.listenOnce(listening, b.keys.channel(first.Process), func(locker.Hint) {
+	_ = hear(listening, only(b).connector(), b.keys.channel(first.Process), func() {
 		waiter := claimFor(key)
 		for range 2 {
 			var held *locker.HeldError
@@ -90,44 +113,41 @@ func waitAndLeave(t *testing.T, b *Backend) {
 		_ = releaseOne(t.Context(), b, holder)
 		_, _ = b.AcquireInLine(t.Context(), claimFor(key), locker.Turn{Process: "second", Call: 1, WaitLeft: time.Minute})
 		_, _ = b.AcquireInLine(t.Context(), waiter, first)
+		back := locker.Turn{Process: "back", Number: 7, Call: 1, WaitLeft: time.Minute} // its place was dropped
+		_, _ = b.AcquireInLine(t.Context(), claimFor(key), back)
 		_, _, _ = b.HandOver(t.Context(), surrenderOf(waiter), claimFor(key), locker.Turn{Process: "second", Number: 2, Call: 2})
 		_ = b.Leave(t.Context(), key, locker.Turn{Process: "second", Call: 3})
 		stop()
-	})
+	}, func(string) {})
 }
 
 func TestTheDocumentedPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	setUser(server, append(minimal, ">"+password)...)
-	b := open(t, server, Config{Username: Value("locksidecar"), Password: Value(password)})
+	permit(t, []*redistest.Server{server}, "single")
+	b := open(t, server, Config{Username: value("locksidecar"), Password: value(password)})
 	cycle(t, b)
-	if entries := server.Do("ACL", "LOG").([]any); len(entries) != 0 {
-		t.Errorf("%d commands were denied", len(entries))
-	}
+	wantNothingDenied(t, []*redistest.Server{server})
 
-	info, err := b.ServerInfo(t.Context())
-	if want := (ServerInfo{Unknown, Unknown, Unknown, Unknown, Unknown}); err != nil || info != want {
-		t.Errorf("without permission to ask: %+v, %v, want %+v", info, err, want)
+	r, err := b.Report(t.Context())
+	if want := (ServerInfo{Unix(server.Socket()).String(), Unknown, Unknown, Unknown, Unknown, Unknown, -1, -1, 0}); err != nil || len(r.Servers) != 1 || r.Servers[0] != want {
+		t.Errorf("without permission to ask: %+v, %v, want %+v", r.Servers, err, want)
 	}
-	if warnings, err := b.Checks(t.Context()); err != nil || len(warnings) != 0 {
-		t.Errorf("without permission to ask: %v, %v", warnings, err)
+	setUser(server, redistest.DocumentedACL(t, "checks")...)
+	r, err = b.Report(t.Context())
+	if err != nil || len(r.Servers) != 1 {
+		t.Fatalf("with permission to ask: %+v, %v", r, err)
 	}
-	setUser(server, "+info", "+config|get")
-	info, err = b.ServerInfo(t.Context())
-	if err != nil || info.Role != "master" || info.MaxmemoryPolicy != "noeviction" || info.Persistence != "none" ||
-		len(info.RunID) != 40 || !atLeast(info.Version, 6, 2) {
-		t.Errorf("with permission to ask: %+v, %v", info, err)
-	}
-	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-lru", "save", "3600 1")
-	if warnings, err := b.Checks(t.Context()); err != nil || len(warnings) != 1 || warnings[0].Check != "eviction" {
-		t.Errorf("warnings %v, %v, want one of eviction", warnings, err)
+	if s := r.Servers[0]; s.Role != "master" || s.MaxmemoryPolicy != "noeviction" || s.Persistence != "none" || s.Replicas != 0 ||
+		len(s.RunID) != 40 || !atLeast(s.Version, 6, 2) {
+		t.Errorf("with permission to ask: %+v", s)
 	}
 }
 
 func TestEveryDocumentedPermissionIsNeeded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+	minimal := redistest.DocumentedACL(t, "single")
 	for _, rule := range minimal {
 		command, ok := strings.CutPrefix(rule, "+")
 		if !ok {
@@ -137,7 +157,7 @@ func TestEveryDocumentedPermissionIsNeeded(t *testing.T) {
 		server.Do("SCRIPT", "FLUSH")
 		server.Do("ACL", "LOG", "RESET")
 		setUser(server, append(append([]string{"reset", ">" + password}, minimal...), "-"+command)...)
-		b := open(t, server, Config{Username: Value("locksidecar"), Password: Value(password)})
+		b := open(t, server, Config{Username: value("locksidecar"), Password: value(password)})
 		c := claimFor(testKey)
 		_, err := b.Acquire(t.Context(), c)
 		_, _ = b.Acquire(t.Context(), claimFor(testKey))
@@ -157,8 +177,8 @@ func TestEveryDocumentedPermissionIsNeeded(t *testing.T) {
 func TestAKeyOutsideTheUsersPatternsIsRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	setUser(server, append(minimal, ">"+password)...)
-	b := open(t, server, Config{Username: Value("locksidecar"), Password: Value(password), KeyPrefix: "elsewhere:"})
+	permit(t, []*redistest.Server{server}, "single")
+	b := open(t, server, Config{Username: value("locksidecar"), Password: value(password), KeyPrefix: "elsewhere:"})
 	_, err := b.Acquire(t.Context(), claimFor(testKey))
 	wantStoreError(t, "acquire", err, locker.StoreAuthFailed, true)
 }
@@ -175,8 +195,8 @@ func TestARotatedPasswordIsReadFromItsFile(t *testing.T) {
 		server.Do("CLIENT", "KILL", "USER", "locksidecar")
 	}
 	rotate("first")
-	setUser(server, minimal...)
-	b := open(t, server, Config{Username: Value("locksidecar"), Password: File(path)})
+	setUser(server, redistest.DocumentedACL(t, "single")...)
+	b := open(t, server, Config{Username: value("locksidecar"), Password: file(path)})
 	cycle(t, b)
 	rotate("second")
 	cycle(t, b)
@@ -204,7 +224,7 @@ func TestWrongCredentialsAreRefusedForCertainAndNotInsistedOn(t *testing.T) {
 	server := redistest.Config{Password: password}.Start(t)
 	var log bytes.Buffer
 	logged := &lockedWriter{w: &log}
-	b := open(t, server, Config{Password: Value("wrong-" + password), Log: slog.New(slog.NewTextHandler(logged, nil))})
+	b := open(t, server, Config{Password: value("wrong-" + password), Log: slog.New(slog.NewTextHandler(logged, nil))})
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
@@ -254,7 +274,7 @@ func TestARefusalIsForgottenAfterItsPause(t *testing.T) {
 func TestAMissingPasswordAndAMissingFileAreCertain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Config{Password: password}.Start(t)
-	for name, secret := range map[string]Secret{"no password": nil, "no file": File(filepath.Join(t.TempDir(), "absent"))} {
+	for name, secret := range map[string]Secret{"no password": nil, "no file": file(filepath.Join(t.TempDir(), "absent"))} {
 		b := open(t, server, Config{Password: secret})
 		_, err := b.Acquire(t.Context(), claimFor(testKey))
 		wantStoreError(t, name, err, locker.StoreAuthFailed, true)

@@ -15,102 +15,136 @@ const maxKeys = 128
 
 // Renew implements [locker.Backend].
 func (b *Backend) Renew(ctx context.Context, renewals []locker.Renewal) []locker.Verdict {
-	ctx, cancel := b.node.renew.bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	verdicts := make([]locker.Verdict, len(renewals))
 	b.renew(ctx, renewals, indexes(len(renewals)), verdicts)
 	var again []int
 	for i, v := range verdicts {
-		if errors.Is(v.Err, locker.ErrLate) && b.node.now() < renewals[i].NotAfter {
+		if errors.Is(v.Err, locker.ErrLate) && b.now() < renewals[i].NotAfter {
 			again = append(again, i)
 		}
 	}
 	b.renew(ctx, renewals, again, verdicts)
-	b.tellStep(verdicts)
 	return verdicts
 }
 
 // renew sends the renewals at the indexes which and sets their verdicts.
 func (b *Backend) renew(ctx context.Context, renewals []locker.Renewal, which []int, verdicts []locker.Verdict) {
-	b.inBatches(ctx, b.node.renew, which, verdicts, func(which []int) *call {
-		c := &call{script: renewScript, keys: make([]string, len(which))}
-		for i, at := range which {
-			c.keys[i] = b.keys.lock(renewals[at].Key)
-		}
+	lock := func(i int) string { return b.keys.lock(renewals[i].Key) }
+	b.inBatches(ctx, toRenew, which, verdicts, lock, func(c *call) {
+		c.script = renewScript
+		c.replicated = slices.ContainsFunc(c.which, func(i int) bool { return renewals[i].Keep > 0 })
 		c.args = func(at func(locker.Instant) string) []string {
-			args := make([]string, 0, 2+3*len(which))
+			args := make([]string, 0, 2+3*len(c.which))
 			args = append(args, b.keys.companion(), millis(recordOutlives))
-			for _, i := range which {
+			for _, i := range c.which {
 				r := renewals[i]
 				args = append(args, r.Token.Reveal(), millisOrNone(r.Keep), at(r.NotAfter))
 			}
 			return args
 		}
-		return c
+		c.check = func() { // a verification writes nothing that could be counted
+			for _, i := range c.which {
+				if c.acked < b.minReplicas && renewals[i].Keep > 0 && verdicts[i].Err == nil {
+					verdicts[i].Err = b.notReplicated(c)
+				}
+			}
+		}
 	})
 }
 
 // Release implements [locker.Backend].
 func (b *Backend) Release(ctx context.Context, surrenders []locker.Surrender) []locker.Verdict {
-	ctx, cancel := b.node.release.bounded(ctx)
+	ctx, cancel := b.bounded(ctx)
 	defer cancel()
 	verdicts := make([]locker.Verdict, len(surrenders))
-	b.inBatches(ctx, b.node.release, indexes(len(surrenders)), verdicts, func(which []int) *call {
-		c := &call{script: releaseScript, keys: make([]string, len(which))}
-		for i, at := range which {
-			c.keys[i] = b.keys.lock(surrenders[at].Key)
-		}
+	lock := func(i int) string { return b.keys.lock(surrenders[i].Key) }
+	b.inBatches(ctx, toRelease, indexes(len(surrenders)), verdicts, lock, func(c *call) {
+		c.script = releaseScript
 		c.args = func(func(locker.Instant) string) []string {
-			args := make([]string, 0, 2+3*len(which))
+			args := make([]string, 0, 2+3*len(c.which))
 			args = append(args, b.keys.prefix, millis(recordOutlives))
-			for _, i := range which {
-				s := surrenders[i]
-				args = append(args, surrenderArgs(s)...)
+			for _, i := range c.which {
+				args = append(args, surrenderArgs(surrenders[i])...)
 			}
 			return args
 		}
-		return c
 	})
-	b.tellStep(verdicts)
 	return verdicts
 }
 
 // surrenderArgs are a script's arguments for a lock that is given back.
 func surrenderArgs(s locker.Surrender) []string {
+	if s.Quiet && s.Keep <= 0 {
+		return []string{s.Token.Reveal(), "0", ""}
+	}
 	return []string{s.Token.Reveal(), millisOrNone(s.Keep), locker.Tombstone(s.Holder, locker.TombstoneMinHold)}
 }
 
-// inBatches makes calls of up to maxKeys locks each, sends them together and
-// sets the verdict of every lock whose index is in which.
-func (b *Backend) inBatches(ctx context.Context, p *pipeline, which []int, verdicts []locker.Verdict, newCall func(which []int) *call) {
-	if len(which) <= maxKeys {
-		if len(which) > 0 {
-			c := newCall(which)
-			c.setVerdicts(p.do(ctx, c), which, verdicts)
+// inBatches sends calls of up to maxKeys locks each and sets the verdict of
+// every lock whose index is in which. lock names the lock at an index; fill
+// makes a call for the locks at its indexes.
+func (b *Backend) inBatches(ctx context.Context, to purpose, which []int, verdicts []locker.Verdict, lock func(int) string, fill func(*call)) {
+	part := func(which []int) *call {
+		c := &call{which: which, keys: make([]string, len(which))}
+		for i, at := range which {
+			c.keys[i] = lock(at)
 		}
-		return
+		fill(c)
+		return c
 	}
 	var calls []*call
-	parts := slices.Collect(slices.Chunk(which, maxKeys))
-	for _, part := range parts {
-		c := newCall(part)
-		calls = append(calls, c)
-		p.submit(ctx, c)
+	for _, which := range b.groups(which, lock) {
+		for which := range slices.Chunk(which, maxKeys) {
+			c := part(which)
+			c.part = part
+			calls = append(calls, c)
+		}
 	}
-	for i, c := range calls {
-		c.setVerdicts(p.await(ctx, c), parts[i], verdicts)
+	if len(calls) > 0 {
+		b.sendAll(ctx, to, calls, func(c *call, err error) {
+			c.setVerdicts(err, verdicts)
+			if err == nil && c.check != nil {
+				c.check()
+			}
+		})
 	}
 }
 
-// setVerdicts sets the verdicts at the indexes which from the call's answer,
-// or from err if there was none.
-func (c *call) setVerdicts(err error, which []int, verdicts []locker.Verdict) {
-	for i, at := range which {
-		if err != nil {
-			verdicts[at] = locker.Verdict{Err: err}
-			continue
+// groups divides indexes of locks into those that may be in one call.
+func (b *Backend) groups(which []int, lock func(int) string) [][]int {
+	if !b.servers.apart() {
+		return [][]int{which}
+	}
+	var groups [][]int
+	bySlot := make(map[int]int) // the index of its group
+	for _, i := range which {
+		slot := slotOf(lock(i))
+		at, known := bySlot[slot]
+		if !known {
+			at = len(groups)
+			bySlot[slot] = at
+			groups = append(groups, nil)
 		}
-		verdicts[at] = locker.Verdict{Err: c.verdict(i), Reading: locker.Reading{UnixMicro: c.micros}}
+		groups[at] = append(groups[at], i)
+	}
+	return groups
+}
+
+// setVerdicts sets the verdicts at the call's indexes from its answer, or from
+// err if there was none.
+func (c *call) setVerdicts(err error, verdicts []locker.Verdict) {
+	if err != nil {
+		for _, at := range c.which {
+			verdicts[at] = locker.Verdict{Err: err}
+		}
+		return
+	}
+	reading := c.node.reading(c.micros)
+	for i, at := range c.which {
+		verdicts[at] = locker.Verdict{Err: c.verdict(i), Reading: reading}
+		reading.Step = 0 // so that it is counted once
 	}
 }
 
@@ -134,17 +168,6 @@ func (c *call) verdict(i int) error {
 		return replyFailure(reply)
 	}
 	return unreadable("the verdict on a lock is none of those known")
-}
-
-// tellStep puts a step of the server's clock into one verdict, so that it is
-// counted once.
-func (b *Backend) tellStep(verdicts []locker.Verdict) {
-	for i := range verdicts {
-		if verdicts[i].UnixMicro != 0 {
-			verdicts[i].Step = b.node.clock.takeStep()
-			return
-		}
-	}
 }
 
 func indexes(n int) []int {

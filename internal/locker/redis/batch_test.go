@@ -100,7 +100,7 @@ func TestALargeBatchIsSentInSeveralCallsAtOnce(t *testing.T) {
 			t.Fatalf("renewal %d: %v, want %v", i, v.Err, want)
 		}
 	}
-	if calls := b.node.renew.poolStats().Calls; calls != 4 {
+	if calls := only(b).renew.poolStats().Calls; calls != 4 {
 		t.Errorf("%d calls, want 4", calls)
 	}
 }

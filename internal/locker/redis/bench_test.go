@@ -36,8 +36,8 @@ func BenchmarkDirect(b *testing.B) {
 
 func BenchmarkPipeline(b *testing.B) {
 	server := redistest.Start(b)
-	backend := open(b, server, Config{Addrs: []string{server.Addr()}})
-	benchmarkCallers(b, backend.node.renew.do)
+	backend := open(b, server, Config{Addrs: []Address{TCP(server.Addr())}})
+	benchmarkCallers(b, only(backend).renew.do)
 }
 
 func benchmarkCallers(b *testing.B, run func(context.Context, *call) error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,30 +25,72 @@ type call struct {
 
 	plain []any // the command, if there is no script
 
+	replicated bool // its write counts only if enough replicas have it
+
+	// companions names what else the script may make; nil if it makes nothing.
+	companions func() []string
+
+	// Set by whoever sends the call.
+	node   *node                   // where it was sent last
+	which  []int                   // for whose verdicts it is, in a batch
+	part   func(which []int) *call // makes a call for some of them
+	check  func()                  // looks at their verdicts again
+	via    *node                   // where it is to be sent next, whoever has its slot
+	asking bool                    // the slot is on its way there
+	fully  bool                    // its companions are to be there as well
+
+	run      string // of the server, if it is guarded: where the call is being sent
 	id       string
 	deadline time.Time
 	state    atomic.Int32 // one of the states
 	done     chan struct{}
 
 	// Set before done is closed.
-	reply   []any // without id and time; for a plain command its reply alone
-	micros  int64 // the server's clock, if it was a script
-	refused bool  // by an error reply
-	err     error
+	reply  []any // without id and time; for a plain command its reply alone
+	micros int64 // the server's clock, if it was a script
+	acked  int   // replicas that have what was written
+	ackErr error // why that is not known
+	err    error
 }
 
 // The states of a call.
 const (
 	queued    int32 = iota
 	taken           // it is being sent, or has been
+	refused         // it is being failed, or has been, without being sent
 	abandoned       // its caller left before it was sent; it never will be
 )
 
-// take claims the call for sending; false means that its caller has left.
-func (c *call) take() bool { return c.state.CompareAndSwap(queued, taken) }
+// take claims the call, for sending (taken) or for failing (refused); false
+// means that its caller has left.
+func (c *call) take(as int32) bool { return c.state.CompareAndSwap(queued, as) }
 
 // abandon withdraws the call; false means that it is too late for that.
 func (c *call) abandon() bool { return c.state.CompareAndSwap(queued, abandoned) }
+
+// slot is that of the call's locks, which have the same; 0 without any.
+func (c *call) slot() int {
+	if len(c.keys) == 0 {
+		return 0
+	}
+	return slotOf(c.keys[0])
+}
+
+// divided returns calls that ask for one lock each what the call asks for many.
+// While a slot is on its way, some of its locks are here and others there.
+func (c *call) divided() []*call {
+	var calls []*call
+	for i := range c.which {
+		calls = append(calls, c.part(c.which[i:i+1]))
+	}
+	return calls
+}
+
+// again makes an answered call ready to be sent once more.
+func (c *call) again() {
+	c.state.Store(queued)
+	c.reply, c.micros, c.acked, c.ackErr, c.err = nil, 0, 0, nil, nil
+}
 
 func (c *call) fail(err error) {
 	c.err = err
@@ -60,21 +103,21 @@ func (c *call) command(ctx context.Context, whole bool, at func(locker.Instant) 
 		return goredis.NewCmd(ctx, c.plain...)
 	}
 	args := c.args(at)
-	words := make([]any, 0, 4+len(c.keys)+len(args))
+	keys := c.keys
+	if c.fully {
+		keys = slices.Concat(keys, c.companions())
+	}
+	name, text := "evalsha", c.script.sha
 	if whole {
-		words = append(words, "eval", c.script.source)
-	} else {
-		words = append(words, "evalsha", c.script.sha)
+		name, text = "eval", c.script.source
 	}
-	words = append(words, strconv.Itoa(len(c.keys)))
-	for _, key := range c.keys {
-		words = append(words, key)
+	words := slices.Concat([]string{text, strconv.Itoa(len(keys))}, keys, []string{c.id}, args)
+	sent := make([]any, 0, 1+len(words))
+	sent = append(sent, name)
+	for i := range words {
+		sent = append(sent, &words[i]) // a string itself would be copied to memory of its own
 	}
-	words = append(words, c.id)
-	for _, arg := range args {
-		words = append(words, arg)
-	}
-	return goredis.NewCmd(ctx, words...)
+	return goredis.NewCmd(ctx, sent...)
 }
 
 var errForeignReply = errors.New("the answer belongs to another request")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -28,15 +29,23 @@ const bufferSize = 16 << 10
 
 // connector opens connections to one server.
 type connector struct {
-	address  address
+	address  Address
 	username Secret
 	password Secret
 	db       int
 	tls      func() (*tls.Config, error) // nil for plain text
 	timeout  time.Duration               // for a connection to become ready
+	greet    greeting
+	lacks    *lacks
 	now      locker.Clock
 	clock    *serverClock
 	log      *slog.Logger
+
+	// doubts is how many times the server was found to be no master, and settled
+	// for how many of them its marker is being made anew.
+	doubts, settled atomic.Uint64
+
+	era atomic.Pointer[era] // ends when the server is found to be no master
 
 	mu        sync.Mutex
 	failing   locker.StoreReason // of the latest attempt; empty if it succeeded
@@ -50,13 +59,30 @@ type connector struct {
 type link struct {
 	wire   *wire
 	client *goredis.Client
+	era    *era
+	run    string // id of the server's run, if it is guarded and tells it
 	forget func() bool
+}
+
+// era is the time during which an address leads to the same master. Connections
+// that were opened in an earlier one are of no use: behind the same address
+// there may be another server by now.
+type era struct{ over chan struct{} }
+
+func newEra() *era { return &era{make(chan struct{})} }
+
+// demoted ends the era of a connection over which a server has said that it is
+// no master.
+func (c *connector) demoted(l *link) {
+	c.doubts.Add(1)
+	if c.era.CompareAndSwap(l.era, newEra()) {
+		close(l.era.over)
+	}
 }
 
 type credentials struct{ username, password string }
 
-// connect returns a connection that has answered TIME, so that the server's
-// clock is known before the first request goes over it. Every error is a
+// connect returns a connection that has answered the greeting. Every error is a
 // certain *locker.StoreError. The connection is cut when ctx ends.
 func (c *connector) connect(ctx context.Context) (*link, error) {
 	if err := c.paused(); err != nil {
@@ -106,21 +132,16 @@ func (c *connector) credentials() (who credentials, err error) {
 func (c *connector) openAs(ctx context.Context, who credentials) (*link, error) {
 	attempt, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	now := c.era.Load()
 	w, err := c.dial(attempt)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{wire: w, client: c.newClient(w, who)}
+	l := &link{wire: w, client: c.newClient(w, who), era: now}
 	l.forget = context.AfterFunc(ctx, func() { _ = w.Close() })
-	r := reading{sent: c.now()}
-	theirs, err := l.client.Time(attempt).Result()
-	if err != nil {
+	if err := c.greet(attempt, c, l); err != nil {
 		l.close()
 		return nil, err
-	}
-	r.micros, r.received = theirs.UnixMicro(), c.now()
-	if step := c.clock.connected(r); step != 0 {
-		c.log.Warn("the store's clock is another than before: it has stepped, or another server answers", "step", step)
 	}
 	return l, nil
 }
@@ -138,7 +159,7 @@ func (mute) Printf(context.Context, string, ...any) {}
 // on after its caller has left, and holds errors back for a second.
 func (c *connector) newClient(w *wire, who credentials) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
-		Addr:     c.address.addr,
+		Addr:     c.address.Addr,
 		Dialer:   func(context.Context, string, string) (net.Conn, error) { return w, nil },
 		Username: who.username,
 		Password: who.password,
@@ -167,7 +188,7 @@ func (c *connector) newClient(w *wire, who credentials) *goredis.Client {
 
 func (c *connector) dial(ctx context.Context) (*wire, error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, c.address.network, c.address.addr)
+	conn, err := dialer.DialContext(ctx, c.address.Network, c.address.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +214,7 @@ func (c *connector) tlsConfig() (*tls.Config, error) {
 		return nil, err
 	}
 	if config.ServerName == "" && !config.InsecureSkipVerify {
-		host, _, err := net.SplitHostPort(c.address.addr)
+		host, err := c.address.host()
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +246,7 @@ func (c *connector) failed(failure *locker.StoreError) {
 	defer c.mu.Unlock()
 	if c.failing != failure.Reason {
 		c.failing = failure.Reason
-		c.log.Warn("no connection to the store", "addr", c.address.addr, "err", failure)
+		c.log.Warn("no connection to the store", "addr", c.address.String(), "err", failure)
 	}
 	if failure.Reason != locker.StoreAuthFailed {
 		return
@@ -239,7 +260,7 @@ func (c *connector) succeeded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failing != "" {
-		c.log.Info("connected to the store again", "addr", c.address.addr)
+		c.log.Info("connected to the store again", "addr", c.address.String())
 	}
 	c.failing, c.refusal, c.pause = "", nil, 0
 }

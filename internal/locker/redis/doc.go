@@ -1,5 +1,5 @@
-// Package redis is the backend on one Redis authority. For now that is a
-// single server, of version 6.2 or later.
+// Package redis is the backend on one Redis authority: a server, the master
+// that Sentinels name, or a Redis Cluster, of version 6.2 or later.
 //
 // # Layout
 //
@@ -11,6 +11,8 @@
 //	P#queue:{P<key>}  sorted set: the processes that wait, by arrival number
 //	P#place:{P<key>}  hash: what each of them has promised, and the last number;
 //	                  both expire soon after the longest wait
+//	P#guard           string: which run of the server has had all of its data
+//	                  since when; only with Config.RestartGuard
 //	P#wake:<process>  channel, on which a process that waits is woken
 //
 // The string alone is what redsync, redislock and hand-written SET NX use too,
@@ -20,16 +22,11 @@
 //
 // # Permissions
 //
-// With the prefix "lock:", a Redis user needs exactly
-//
-//	ACL SETUSER locksidecar on >PASSWORD resetkeys ~lock:* resetchannels &lock:* -@all
-//	    +eval +evalsha +time +get +set +del +pexpire +pttl +hset +hmget +hdel
-//	    +zadd +zrem +zrange +zrank +zcard +publish +subscribe
-//
-// and +select for a database other than 0. With +info and +config|get besides,
-// [Backend.ServerInfo] and [Backend.Checks] can tell of settings that endanger
-// locks. Without the channels, +publish or +subscribe, those who wait are not
-// woken and get their locks by asking every now and then.
+// docs/operations.md has the exact ACL line for each [Kind], which the tests
+// read there and use. Config.RestartGuard needs INFO besides; with that and
+// CONFIG GET [Backend.Report] can tell of settings that endanger locks. Without the channels, PUBLISH or
+// SUBSCRIBE, those who wait are not woken and get their locks by asking every
+// now and then.
 //
 // # Waiting
 //

@@ -28,19 +28,21 @@ type verdict struct {
 	reason  locker.StoreReason
 	certain bool // the script did nothing of what it was asked to do
 	redial  bool // the connection leads to the wrong place, or for the wrong user
+	detour  detour
 }
 
 // replyTable maps the beginning of an error reply to its meaning. The longest
 // match counts. What is not listed is unknown: it may come from the midst of a
 // script.
 var replyTable = map[string]verdict{
-	"LOADING":     {reason: locker.StoreUnavailable, certain: true},
-	"MASTERDOWN":  {reason: locker.StoreUnavailable, certain: true, redial: true},
-	"READONLY":    {reason: locker.StoreUnavailable, certain: true, redial: true},
-	"CLUSTERDOWN": {reason: locker.StoreUnavailable, certain: true},
-	"TRYAGAIN":    {reason: locker.StoreUnavailable, certain: true},
-	"MOVED":       {reason: locker.StoreUnavailable, certain: true},
-	"ASK":         {reason: locker.StoreUnavailable, certain: true},
+	"LOADING":     {reason: locker.StoreUnavailable, certain: true, detour: later},
+	"MASTERDOWN":  {reason: locker.StoreUnavailable, certain: true, redial: true, detour: demoted},
+	"READONLY":    {reason: locker.StoreUnavailable, certain: true, redial: true, detour: demoted},
+	"CLUSTERDOWN": {reason: locker.StoreUnavailable, certain: true, detour: later},
+	"TRYAGAIN":    {reason: locker.StoreUnavailable, certain: true, detour: later},
+	"MOVED":       {reason: locker.StoreUnavailable, certain: true, detour: moved},
+	"ASK":         {reason: locker.StoreUnavailable, certain: true, detour: asked},
+	"CROSSSLOT":   {reason: locker.StoreUnavailable, certain: true},
 	"BUSY":        {reason: locker.StoreBusy, certain: true},
 	"NOREPLICAS":  {reason: locker.StoreWriteRefused, certain: true},
 	"OOM":         {reason: locker.StoreWriteRefused, certain: true},
@@ -51,14 +53,25 @@ var replyTable = map[string]verdict{
 	"NOSCRIPT":    {reason: locker.StoreFailed, certain: true},
 	"EXECABORT":   {reason: locker.StoreFailed, certain: true},
 
-	"ERR unknown command":                   {reason: locker.StoreFailed, certain: true},
-	"ERR max number of clients reached":     {reason: locker.StoreUnavailable, certain: true, redial: true},
-	"ERR The user executing the script can": {reason: locker.StoreAuthFailed, certain: true},
-	"ERR AUTH":                              {reason: locker.StoreAuthFailed, certain: true, redial: true},
+	"ERR unknown command":               {reason: locker.StoreFailed, certain: true},
+	"ERR max number of clients reached": {reason: locker.StoreUnavailable, certain: true, redial: true},
+	"ERR AUTH":                          {reason: locker.StoreAuthFailed, certain: true, redial: true},
+
+	// Within a script; the latter from Redis 7.2 on.
+	"ERR The user executing the script": {reason: locker.StoreAuthFailed, certain: true},
+	"ERR ACL failure in script":         {reason: locker.StoreAuthFailed, certain: true},
+
+	// A name that the script has met is on its way to another server of a
+	// cluster. In ours nothing has been written by then but the line. The latter
+	// until Redis 7.0.
+	"ERR Script attempted to":     {reason: locker.StoreUnavailable, certain: true, detour: later},
+	"ERR Lua script attempted to": {reason: locker.StoreUnavailable, certain: true, detour: later},
 
 	// Our own scripts' replies.
 	"BADFENCE": {reason: locker.StoreFailed, certain: true},
 	"NORECORD": {reason: locker.StoreFailed, certain: true},
+	"GUARDS":   {reason: locker.StoreFailed, certain: true},
+	"NOGUARD":  {reason: locker.StoreAuthFailed, certain: true},
 	"NOGRANT":  {reason: locker.StoreFailed},
 }
 
@@ -74,16 +87,31 @@ func readReply(text string) verdict {
 	return v
 }
 
+// forbidden tells whether an error reply is that a command is not for us,
+// whenever we ask. A server that has none of the name says so, and some who
+// offer Redis as a service have words of their own, of no kind that we know.
+func forbidden(text string) bool {
+	v := readReply(text)
+	return strings.HasPrefix(text, "NOPERM") || strings.HasPrefix(text, "ERR ") && v.reason == locker.StoreFailed
+}
+
 // withoutPosition takes off what Redis before 7.0 puts in front of an error
 // that a command met within a script, as in
-// "ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -OOM …".
+// "ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -OOM …",
+// and puts ERR in front of one without a code. What the script itself returns
+// may have that already.
 func withoutPosition(text string) string {
 	const position = "@user_script:"
-	if !strings.HasPrefix(text, position) && !strings.HasPrefix(text, "ERR Error running script") {
+	if !strings.HasPrefix(strings.TrimPrefix(text, "ERR "), position) && !strings.HasPrefix(text, "ERR Error running script") {
 		return text
 	}
-	if at := strings.LastIndex(text, position); at >= 0 {
-		return strings.TrimLeft(text[at+len(position):], " 0123456789:-")
+	at := strings.LastIndex(text, position)
+	if at < 0 {
+		return text
+	}
+	text = strings.TrimLeft(text[at+len(position):], " 0123456789:-")
+	if code, _, _ := strings.Cut(text, " "); code != strings.ToUpper(code) {
+		text = "ERR " + text
 	}
 	return text
 }
@@ -109,6 +137,9 @@ func withoutArguments(text string) string {
 
 // asReply returns the text of an error reply, if that is what err is.
 func asReply(err error) (text string, ok bool) {
+	if err == nil {
+		return "", false
+	}
 	var reply goredis.Error
 	if errors.As(err, &reply) && !errors.Is(err, goredis.Nil) {
 		return reply.Error(), true

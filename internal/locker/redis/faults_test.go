@@ -72,6 +72,32 @@ func TestAServerThatCannotPersistRefusesAllForCertain(t *testing.T) {
 	}
 }
 
+// The limit on the size of files does what a full disk would: writing fails, and
+// Redis goes on.
+func TestAServerWhoseAppendOnlyFileCannotGrowRefusesAllForCertain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Config{
+		Directives: []string{"appendonly yes"},
+		Wrap:       []string{"sh", "-c", `trap "" XFSZ; ulimit -f 256; exec "$0" "$@"`},
+	}.Start(t)
+	b := open(t, server, Config{})
+	c := claimFor(testKey)
+	mustAcquire(t, b, c)
+	eventually(t, "the file is full", func() bool {
+		_, err := server.Try("SET", "filler", strings.Repeat("x", 100_000))
+		return err != nil && strings.HasPrefix(err.Error(), "MISCONF")
+	})
+	_, err := b.Acquire(t.Context(), claimFor("another"))
+	wantStoreError(t, "acquire", err, locker.StoreWriteRefused, true)
+	wantStoreError(t, "renew", renewOne(t.Context(), b, c), locker.StoreWriteRefused, true)
+	wantStoreError(t, "release", releaseOne(t.Context(), b, c), locker.StoreWriteRefused, true)
+	server.Do("CONFIG", "SET", "appendonly", "no")
+	if err := renewOne(t.Context(), b, c); err != nil {
+		t.Errorf("renew once there is no file: %v", err)
+	}
+	mustAcquire(t, b, claimFor("another"))
+}
+
 func TestTooFewReplicasRefuseWritesForCertain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -151,12 +177,12 @@ func TestADemotedServerIsLeftAndAskedAgainOverANewConnection(t *testing.T) {
 	mustAcquire(t, b, c)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
 	for range 3 {
-		before := b.node.acquire.poolStats().Connects
+		before := only(b).acquire.poolStats().Connects
 		_, err := b.Acquire(t.Context(), claimFor("another"))
 		wantStoreError(t, "acquire", err, locker.StoreUnavailable, true)
 		_, err = b.Acquire(t.Context(), claimFor("another"))
 		wantStoreError(t, "acquire", err, locker.StoreUnavailable, true)
-		if connects := b.node.acquire.poolStats().Connects - before; connects == 0 {
+		if connects := only(b).acquire.poolStats().Connects - before; connects == 0 {
 			t.Error("the connection to the demoted server was used again")
 		}
 	}
@@ -172,7 +198,7 @@ func TestADemotedServerIsLeftAndAskedAgainOverANewConnection(t *testing.T) {
 func TestAServerThatIsDownIsUnavailableAtOnceAndForCertain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	b := open(t, server, Config{Addrs: []string{server.Addr()}})
+	b := open(t, server, Config{Addrs: []Address{TCP(server.Addr())}})
 	c := claimFor(testKey)
 	mustAcquire(t, b, c)
 	server.Kill()
@@ -327,7 +353,7 @@ func TestCloseAnswersEverybodyAndRefusesLaterCalls(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "calls are queued", func() bool { return b.node.acquire.poolStats().Queued > 10 })
+	eventually(t, "calls are queued", func() bool { return only(b).acquire.poolStats().Queued > 10 })
 	b.Close()
 	wg.Wait()
 	_, err := b.Acquire(t.Context(), claimFor(testKey))
@@ -344,7 +370,7 @@ func TestAServerThatAcceptsAndSaysNothingIsUnavailableForCertain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	b, err := New(Config{Addrs: []string{mute.Addr().String()}, StoreTimeout: 100 * time.Millisecond})
+	b, err := New(Config{Addrs: []Address{TCP(mute.Addr().String())}, StoreTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestAHandOverWhoseAnswerIsLostIsUnknownAndCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := faultproxy.Start(t, "tcp", server.Addr())
-	b := open(t, server, Config{Addrs: []string{proxy.Addr()}})
+	b := open(t, server, Config{Addrs: []Address{TCP(proxy.Addr())}})
 	holder := claimFor(testKey)
 	mustAcquire(t, b, holder)
 	p := newWaiter(b, "p")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ const (
 func open(t testing.TB, server *redistest.Server, config Config) *Backend {
 	t.Helper()
 	if config.Addrs == nil {
-		config.Addrs = []string{"unix://" + server.Socket()}
+		config.Addrs = []Address{Unix(server.Socket())}
 	}
 	if config.KeyPrefix == "" {
 		config.KeyPrefix = testPrefix
@@ -41,11 +43,28 @@ func open(t testing.TB, server *redistest.Server, config Config) *Backend {
 	return b
 }
 
+// value is a Secret that stays as it is.
+func value(s string) Secret { return func() (string, error) { return s, nil } }
+
+// file is a Secret that stands in a file.
+func file(path string) Secret {
+	return func() (string, error) {
+		content, err := os.ReadFile(path)
+		return strings.TrimSpace(string(content)), err
+	}
+}
+
 type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Logf("%s", p)
 	return len(p), nil
+}
+
+// only returns the one server of a backend.
+func only(b *Backend) *node {
+	nodes, _ := b.servers.all()
+	return nodes[0]
 }
 
 func claimFor(key locker.Key) locker.Claim {

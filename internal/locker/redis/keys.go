@@ -23,8 +23,18 @@ func (l layout) lock(key locker.Key) string { return l.prefix + string(key) }
 // record is the hash that describes the last grant.
 func (l layout) record(key locker.Key) string { return l.companion() + l.lock(key) + "}" }
 
+// companions are all names of a lock but its own; see scripts/line.lua for those
+// of the line.
+func (l layout) companions(key locker.Key) []string {
+	tail := ":{" + l.lock(key) + "}"
+	return []string{l.record(key), l.prefix + "#queue" + tail, l.prefix + "#place" + tail}
+}
+
 // companion is what precedes a lock's name in that of its record.
 func (l layout) companion() string { return l.prefix + "#grant:{" }
+
+// marker is the string by which a guarded server knows whether it has its data.
+func (l layout) marker() string { return l.prefix + "#guard" }
 
 // channel is where a process that waits is told of its places.
 func (l layout) channel(process string) string { return l.prefix + "#wake:" + process }

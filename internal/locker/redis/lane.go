@@ -103,7 +103,7 @@ func (l *lane) sendOne(ctx context.Context, c *call) (sent bool) {
 		return false
 	}
 	defer l.use.Unlock()
-	if l.link == nil || !l.link.wire.quiet() {
+	if !l.usableLocked() {
 		l.dropLocked()
 		return false
 	}
@@ -117,7 +117,7 @@ func (l *lane) sendOne(ctx context.Context, c *call) (sent bool) {
 
 // connectLocked makes sure that there is a connection which can be used.
 func (l *lane) connectLocked() error {
-	if l.link != nil && l.link.wire.quiet() {
+	if l.usableLocked() {
 		return nil
 	}
 	l.dropLocked()
@@ -129,6 +129,11 @@ func (l *lane) connectLocked() error {
 	l.link = link
 	l.p.connected(l)
 	return nil
+}
+
+// usableLocked tells whether there is a connection which can be used.
+func (l *lane) usableLocked() bool {
+	return l.link != nil && l.link.era == l.p.connector.era.Load() && l.link.wire.quiet()
 }
 
 // dropLocked closes the connection, if there is one.
@@ -171,32 +176,57 @@ func (l *lane) exchangeLocked(ctx context.Context, batch []*call, whole bool) (u
 		}
 		return nil
 	}
-	cmds := make([]goredis.Cmder, len(batch))
+	cmds := make([]*goredis.Cmd, len(batch))
+	var askings map[*call]*goredis.Cmd
+	sent := make([]goredis.Cmder, 0, len(batch))
 	r := reading{sent: l.p.connector.now()}
 	at := func(i locker.Instant) string {
 		return strconv.FormatInt(l.p.connector.clock.translate(i, r.sent), 10)
 	}
 	for i, c := range batch {
+		if c.asking {
+			if askings == nil {
+				askings = make(map[*call]*goredis.Cmd)
+			}
+			askings[c] = goredis.NewCmd(ctx, "asking")
+			sent = append(sent, askings[c])
+		}
+		c.run = l.link.run
 		cmds[i] = c.command(ctx, whole, at)
+		sent = append(sent, cmds[i])
+	}
+	wait := l.p.waitBehind(ctx, batch)
+	if wait != nil {
+		sent = append(sent, wait)
 	}
 	l.link.wire.sent = false
-	l.link.transmit(ctx, cmds)
+	l.link.transmit(ctx, sent)
 	r.received = l.p.connector.now()
+	acked, ackErr := replicasOf(wait)
 
-	usable := true
+	usable := ackErr != error(errNoCount)
 	for i, c := range batch {
-		reply, err := cmds[i].(*goredis.Cmd).Result()
+		reply, err := cmds[i].Result()
 		text, refused := asReply(err)
+		if asking := askings[c]; refused && asking != nil && asking.Err() != nil {
+			err = asking.Err() // which the other only follows from
+			text, refused = asReply(err)
+		}
 		switch {
 		case refused && !whole && strings.HasPrefix(text, "NOSCRIPT"):
 			unknown = append(unknown, c)
 		case refused:
-			usable = usable && !readReply(text).redial
-			c.refused, c.err = true, replyFailure(text)
+			meaning := readReply(text)
+			usable = usable && !meaning.redial
+			if meaning.detour == demoted {
+				l.p.connector.demoted(l.link)
+			}
+			c.err = replyFailure(text)
 		case err != nil && err != goredis.Nil:
 			usable = false
 			c.err = l.failureLocked(ctx, err)
 		default:
+			c.acked, c.ackErr = acked, ackErr
 			if err := c.read(reply); err != nil {
 				usable = false
 				c.err = &locker.StoreError{Reason: locker.StoreBroken, Err: err}

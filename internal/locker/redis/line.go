@@ -23,7 +23,9 @@ func (b *Backend) Leave(ctx context.Context, key locker.Key, turn locker.Turn) e
 			return append([]string{b.keys.prefix}, turnArgs(turn)[:4]...)
 		},
 	}
-	if err := b.nodeOf(key).release.do(ctx, c); err != nil {
+	ctx, cancel := b.bounded(ctx)
+	defer cancel()
+	if err := b.send(ctx, toRelease, c); err != nil {
 		return err
 	}
 	return c.verdict(0)
@@ -32,26 +34,33 @@ func (b *Backend) Leave(ctx context.Context, key locker.Key, turn locker.Turn) e
 // HandOver implements [locker.Queue]. Sent again after it has been carried out,
 // it says so again.
 func (b *Backend) HandOver(ctx context.Context, s locker.Surrender, claim locker.Claim, turn locker.Turn) (locker.Verdict, locker.Grant, error) {
-	n := b.nodeOf(claim.Key)
-	c := &call{
-		script: handOverScript,
-		keys:   []string{b.keys.lock(claim.Key), b.keys.record(claim.Key)},
+	var c *call
+	c = &call{
+		replicated: true,
+		script:     handOverScript,
+		keys:       []string{b.keys.lock(claim.Key)},
+		companions: func() []string { return b.keys.companions(claim.Key) },
 		args: func(at func(locker.Instant) string) []string {
 			args := append([]string{b.keys.prefix, millis(recordOutlives)}, surrenderArgs(s)...)
-			return append(args, claimArgs(claim, &turn, at)...)
+			return append(args, claimArgs(claim, &turn, at, b.guardOf(c.run))...)
 		},
 	}
-	if err := n.release.do(ctx, c); err != nil {
+	ctx, cancel := b.bounded(ctx)
+	defer cancel()
+	if err := b.send(ctx, toHandOver, c); err != nil {
 		return locker.Verdict{Err: err}, locker.Grant{}, err
 	}
-	verdict := locker.Verdict{Err: c.verdict(0), Reading: locker.Reading{UnixMicro: c.micros, Step: n.clock.takeStep()}}
+	verdict := locker.Verdict{Err: c.verdict(0), Reading: c.node.reading(c.micros)}
 	grant, err := c.handed()
+	if err == nil {
+		grant, err = b.acknowledged(ctx, claim, c, grant)
+	}
 	return verdict, grant, err
 }
 
 // handed reads the second half of the answer to a hand-over.
 func (c *call) handed() (locker.Grant, error) {
-	c.reply = c.reply[1:]
+	c.reply = c.reply[min(1, len(c.reply)):]
 	outcome, err := c.text(0)
 	if err != nil {
 		return locker.Grant{}, err

@@ -28,6 +28,7 @@ func (c *call) occupancy() (locker.Occupancy, error) {
 		State:       locker.OccupancyHeld,
 		ExpiresIn:   time.Duration(left) * time.Millisecond,
 		QueueLength: int(length),
+		Mark:        locker.MarkOf(texts[0]),
 	}
 	pod, tombstone, ours := locker.ReadValue(texts[0])
 	if !ours {
@@ -37,6 +38,12 @@ func (c *call) occupancy() (locker.Occupancy, error) {
 	switch {
 	case tombstone == locker.TombstoneMinHold:
 		o.State = locker.OccupancyMinHold // left by the holder that the record is of
+	case tombstone == locker.TombstoneBroken && pod == "":
+		// Nothing is known of the one that it was taken from; the record, if
+		// there is one, is older.
+		return locker.Occupancy{State: locker.OccupancyBroken, ExpiresIn: o.ExpiresIn, QueueLength: o.QueueLength, Mark: o.Mark}, nil
+	case tombstone == locker.TombstoneBroken:
+		o.State = locker.OccupancyBroken
 	case texts[3] != "same":
 		return o, nil
 	}

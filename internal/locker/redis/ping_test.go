@@ -10,8 +10,8 @@ import (
 func TestAPingIsToldWhatARequestWouldBe(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	setUser(server, append(minimal, ">"+password)...)
-	b := open(t, server, Config{Username: Value("locksidecar"), Password: Value(password)})
+	permit(t, []*redistest.Server{server}, "single")
+	b := open(t, server, Config{Username: value("locksidecar"), Password: value(password)})
 	if err := b.Ping(t.Context()); err != nil {
 		t.Fatalf("ping: %v", err)
 	}

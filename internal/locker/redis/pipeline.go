@@ -29,6 +29,7 @@ type pipeline struct {
 	name      string
 	connector *connector
 	timeout   time.Duration // for callers without a deadline
+	replicas  int           // that must acknowledge what is written
 	ids       *atomic.Uint64
 
 	ctx    context.Context // ends with the pipeline
@@ -129,6 +130,10 @@ func (p *pipeline) await(ctx context.Context, c *call) error {
 	if c.abandon() {
 		return p.neverSent()
 	}
+	if c.state.Load() == refused { // so it certainly was not sent; why is about to be told
+		<-c.done
+		return c.err
+	}
 	return &locker.StoreError{Reason: locker.StoreTimeout, Err: errors.New("no answer in time")}
 }
 
@@ -184,7 +189,7 @@ func (p *pipeline) close() {
 	p.cancel()
 	p.lanes.Wait()
 	p.mu.Lock()
-	left := p.takeLocked(len(p.queue))
+	left := p.takeLocked(len(p.queue), refused)
 	p.mu.Unlock()
 	for _, c := range left {
 		c.fail(&locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: errClosed})

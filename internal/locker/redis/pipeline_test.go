@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/locksidecar/locksidecar/internal/locker"
@@ -54,11 +56,11 @@ func TestForgottenScriptsAreInvisibleInBatches(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "calls are queued", func() bool { return b.node.acquire.poolStats().Queued >= 90 })
+		eventually(t, "calls are queued", func() bool { return only(b).acquire.poolStats().Queued >= 90 })
 		server.Cont()
 		wg.Wait()
 	}
-	if s := b.node.acquire.poolStats(); s.Batches > s.Calls/10 {
+	if s := only(b).acquire.poolStats(); s.Batches > s.Calls/10 {
 		t.Errorf("%d calls went out in %d batches", s.Calls, s.Batches)
 	}
 }
@@ -71,9 +73,9 @@ func occupy(t *testing.T, b *Backend) *sync.WaitGroup {
 		wg.Go(func() { _ = b.Ping(t.Context()) })
 	}
 	eventually(t, "no lane is idle", func() bool {
-		b.node.acquire.mu.Lock()
-		defer b.node.acquire.mu.Unlock()
-		return len(b.node.acquire.idle) == 0
+		only(b).acquire.mu.Lock()
+		defer only(b).acquire.mu.Unlock()
+		return len(only(b).acquire.idle) == 0
 	})
 	return &wg
 }
@@ -99,9 +101,28 @@ func TestCallsThatPassTheirDeadlineInTheQueueAreNeverSent(t *testing.T) {
 	if keys := server.Keys("*"); len(keys) != 0 {
 		t.Errorf("keys %q: the abandoned call was sent", keys)
 	}
-	if n := b.node.acquire.poolStats().Abandoned; n != 1 {
+	if n := only(b).acquire.poolStats().Abandoned; n != 1 {
 		t.Errorf("%d calls counted as abandoned, want 1", n)
 	}
+}
+
+func TestACallThatIsBeingRefusedAtItsDeadlineWasCertainlyNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipeline("acquire", nil, time.Second, new(atomic.Uint64), 0)
+		defer p.close()
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		c := &call{}
+		p.submit(ctx, c)
+		if got := p.takeLocked(1, refused); len(got) != 1 {
+			t.Fatalf("took %d calls, want 1", len(got))
+		}
+		time.AfterFunc(2*time.Second, func() {
+			c.fail(&locker.StoreError{Reason: locker.StoreUnavailable, Certain: true, Err: errClosed})
+		})
+		wantStoreError(t, "await", p.await(ctx, c), locker.StoreUnavailable, true)
+	})
 }
 
 func TestOneCallersDeadlineDoesNotCutAnothersAnswer(t *testing.T) {
@@ -125,7 +146,7 @@ func TestOneCallersDeadlineDoesNotCutAnothersAnswer(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "those in haste have left", func() bool { return b.node.acquire.poolStats().Abandoned == 10 })
+	eventually(t, "those in haste have left", func() bool { return only(b).acquire.poolStats().Abandoned == 10 })
 	server.Cont()
 	wg.Wait()
 }
@@ -139,16 +160,16 @@ func TestADemotionThatShowsInTheMidstOfABatchEndsTheConnection(t *testing.T) {
 	}
 	mustAcquire(t, b, claimFor("held"))
 	server.Do("REPLICAOF", "127.0.0.1", "1")
-	before := b.node.acquire.poolStats().Connects
+	before := only(b).acquire.poolStats().Connects
 	server.Stop()
 	var wg sync.WaitGroup
 	for _, key := range []locker.Key{"held", "held", "held", "free", "held", "free"} { // replicas can tell what is held
 		wg.Go(func() { _, _ = b.Acquire(t.Context(), claimFor(key)) })
 	}
-	eventually(t, "calls are queued", func() bool { return b.node.acquire.poolStats().Queued >= 3 })
+	eventually(t, "calls are queued", func() bool { return only(b).acquire.poolStats().Queued >= 3 })
 	server.Cont()
 	wg.Wait()
-	if s := b.node.acquire.poolStats(); s.Connections == acquireLanes && s.Connects == before {
+	if s := only(b).acquire.poolStats(); s.Connections == acquireLanes && s.Connects == before {
 		t.Error("all connections to the demoted server are kept")
 	}
 }
@@ -159,7 +180,7 @@ func TestRenewalsAndReleasesDoNotWaitForAcquires(t *testing.T) {
 	b := open(t, server, Config{StoreTimeout: 30 * time.Second})
 	c := claimFor(testKey)
 	mustAcquire(t, b, c)
-	for _, l := range b.node.acquire.all { // whatever keeps them: they are taken
+	for _, l := range only(b).acquire.all { // whatever keeps them: they are taken
 		l.use.Lock()
 		defer l.use.Unlock()
 	}
@@ -174,15 +195,15 @@ func TestRenewalsAndReleasesDoNotWaitForAcquires(t *testing.T) {
 func TestAnIdleConnectionThatTheServerHasClosedIsReplacedUnnoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, addr := range []string{server.Addr(), "unix://" + server.Socket()} {
-		b := open(t, server, Config{Addrs: []string{addr}})
+	for _, addr := range []Address{TCP(server.Addr()), Unix(server.Socket())} {
+		b := open(t, server, Config{Addrs: []Address{addr}})
 		for i := range 5 {
 			mustAcquire(t, b, claimFor(locker.Key(fmt.Sprintf("%s/%d", addr, i))))
-			if n := b.node.acquire.poolStats().Connects; n != uint64(i+1) {
+			if n := only(b).acquire.poolStats().Connects; n != uint64(i+1) {
 				t.Errorf("%d connections were opened for %d calls one after the other, each over a new one", n, i+1)
 			}
 			server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-			eventually(t, "the end has arrived", func() bool { return !hasQuietLink(b.node.acquire) })
+			eventually(t, "the end has arrived", func() bool { return !hasQuietLink(only(b).acquire) })
 		}
 	}
 }
@@ -206,7 +227,7 @@ func TestACallPrefersAConnectionThatIsThere(t *testing.T) {
 	if err := b.Warm(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p := b.node.acquire
+	p := only(b).acquire
 	before := p.poolStats().Connects
 	ctx, cancel := context.WithCancel(t.Context())
 	server.Stop()
@@ -342,7 +363,7 @@ func TestAnswersThatCannotBeReadAreUnknownAndEndTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, err := New(Config{Addrs: []string{oddServer(t, answer)}, StoreTimeout: 5 * time.Second})
+			b, err := New(Config{Addrs: []Address{TCP(oddServer(t, answer))}, StoreTimeout: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,7 +394,7 @@ func TestAnErrorReplyThatQuotesTheTokenIsNotPassedOn(t *testing.T) {
 	addr := oddServer(t, func(args []string) string {
 		return "-ERR unknown command '" + args[0] + "', with args beginning with: '" + c.Token.Reveal() + "'\r\n"
 	})
-	b, err := New(Config{Addrs: []string{addr}})
+	b, err := New(Config{Addrs: []Address{TCP(addr)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +413,7 @@ func TestAnAnswerThatComesTwiceIsNotTakenForThatOfAnotherCall(t *testing.T) {
 		reply := array(idOf(a), stamp, "granted", a[3]) // the key comes back as the fence
 		return reply + reply
 	})
-	b, err := New(Config{Addrs: []string{addr}, StoreTimeout: 5 * time.Second})
+	b, err := New(Config{Addrs: []Address{TCP(addr)}, StoreTimeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

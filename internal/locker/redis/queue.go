@@ -90,7 +90,7 @@ func (p *pipeline) waiting(l *lane) bool {
 func (p *pipeline) next() []*call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	batch := p.takeLocked(maxBatch)
+	batch := p.takeLocked(maxBatch, taken)
 	if len(batch) > 0 {
 		p.stats.Calls += uint64(len(batch))
 		p.stats.Batches++
@@ -98,11 +98,12 @@ func (p *pipeline) next() []*call {
 	return batch
 }
 
-func (p *pipeline) takeLocked(most int) []*call {
+// takeLocked takes calls off the queue, see [call.take].
+func (p *pipeline) takeLocked(most int, as int32) []*call {
 	var batch []*call
 	n := 0
 	for ; n < len(p.queue) && len(batch) < most; n++ {
-		if p.queue[n].take() {
+		if p.queue[n].take(as) {
 			batch = append(batch, p.queue[n])
 		}
 	}
@@ -154,7 +155,7 @@ func (p *pipeline) unreachable(l *lane, err error) (idle bool) {
 	p.mu.Lock()
 	var failed []*call
 	if p.linked == 0 {
-		failed = p.takeLocked(len(p.queue))
+		failed = p.takeLocked(len(p.queue), refused)
 	} else {
 		p.restLocked(l)
 		if len(p.queue) > 0 && p.idle[len(p.idle)-1].linked {

@@ -16,17 +16,23 @@ var (
 	//go:embed scripts
 	sources embed.FS
 
-	acquireScript  = newScript("acquire", library("common"), waiting, library("claim"))
-	renewScript    = newScript("renew")
+	acquireScript  = newScript("acquire", library("common"), guard, waiting, library("claim"))
+	renewScript    = newScript("renew", library("common"))
 	releaseScript  = newScript("release", library("common"), freed, library("surrender"))
 	inspectScript  = newScript("inspect", library("common"), library("line"))
-	annotateScript = newScript("annotate")
+	annotateScript = newScript("annotate", library("common"))
+	breakScript    = newScript("break", library("common"))
+	healScript     = newScript("heal", library("common"))
+	raiseScript    = newScript("raise", library("common"))
+	markScript     = newScript("mark", library("common"), guard)
+	doubtScript    = newScript("doubt", library("common"))
 	leaveScript    = newScript("leave", library("common"), library("line"), front, library("place"))
-	handOverScript = newScript("handover", library("common"), waiting, freed, library("claim"), library("surrender"))
+	handOverScript = newScript("handover", library("common"), guard, waiting, freed, library("claim"), library("surrender"))
 
 	waiting = function("waiting", library("line"), front, library("place"))
 	freed   = function("freed", library("line"), front)
 	front   = function("front")
+	guard   = function("guard")
 )
 
 // script is a Lua script and the name by which a server that has seen it
@@ -72,6 +78,11 @@ func Scripts() map[string]string {
 		"release":  releaseScript.source,
 		"inspect":  inspectScript.source,
 		"annotate": annotateScript.source,
+		"break":    breakScript.source,
+		"heal":     healScript.source,
+		"raise":    raiseScript.source,
+		"mark":     markScript.source,
+		"doubt":    doubtScript.source,
 		"leave":    leaveScript.source,
 		"handover": handOverScript.source,
 	}

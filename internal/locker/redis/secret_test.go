@@ -10,8 +10,8 @@ import (
 func TestAnEmptyPasswordDoesNotMakeUsSomebodyElse(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t) // whose default user needs no password
-	setUser(server, append(minimal, ">"+password)...)
-	b := open(t, server, Config{Username: Value("locksidecar"), Password: Value("")})
+	permit(t, []*redistest.Server{server}, "single")
+	b := open(t, server, Config{Username: value("locksidecar"), Password: value("")})
 	_, err := b.Acquire(t.Context(), claimFor(testKey))
 	wantStoreError(t, "acquire", err, locker.StoreAuthFailed, true)
 	if keys := server.Keys("*"); len(keys) != 0 {

@@ -30,6 +30,9 @@ type serverClock struct {
 	lo, hi int64 // nanoseconds
 	at     locker.Instant
 	step   time.Duration // seen and not yet reported
+
+	latest   time.Duration // step that was seen, however it was reported
+	latestAt locker.Instant
 }
 
 // reading is the server's clock in µs, which was read between sent and
@@ -87,7 +90,18 @@ func (c *serverClock) compareLocked(r reading) time.Duration {
 	}
 	step := time.Duration((lo/2 + hi/2) - (c.lo/2 + c.hi/2))
 	c.step += step
+	c.latest, c.latestAt = step, r.received
 	return step
+}
+
+// lately returns the latest step, if it is not long ago.
+func (c *serverClock) lately(now locker.Instant) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest == 0 || now.Sub(c.latestAt) > stepTold {
+		return 0
+	}
+	return c.latest
 }
 
 // agedLocked returns the interval as it is at now: wider by the drift since

@@ -5,121 +5,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
-const (
-	// confirmEvery is how often a subscription is made again, as a sign of life
-	// that needs no further permission. A connection that was cut without a
-	// word is noticed after twice this.
-	confirmEvery = 2 * time.Second
+// confirmEvery is how often a subscription is made again, as a sign of life that
+// needs no further permission. A connection that was cut without a word is
+// noticed after twice this.
+const confirmEvery = 2 * time.Second
 
-	// How long to wait before connecting again; it grows from the least to
-	// the most.
-	resubscribeMin = 10 * time.Millisecond
-	resubscribeMax = time.Second
-)
-
-// Listen implements [locker.Queue]. It has one connection, whatever the process
-// waits for, and ends when the Backend is closed.
-func (b *Backend) Listen(ctx context.Context, process string, hear func(locker.Hint)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.node.acquire.ctx, cancel)()
-	channel := b.keys.channel(process)
-	pause := resubscribeMin
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		listening, err := b.listenOnce(ctx, channel, hear)
-		if listening {
-			pause = resubscribeMin
-		}
-		if ctx.Err() == nil {
-			b.log.Debug("no subscription to wake-ups: trying again", "err", err)
-		}
-		timer.Reset(pause - rand.N(pause/2))
-		pause = min(2*pause, resubscribeMax)
-	}
-}
-
-// listenOnce listens over one connection until that ends. listening says that
-// it came to that.
-func (b *Backend) listenOnce(ctx context.Context, channel string, hear func(locker.Hint)) (listening bool, err error) {
-	connector := b.node.acquire.connector
-	l, err := connector.connect(ctx)
+// hear listens to a channel of one server over one connection until that ends.
+// It calls confirmed when it begins to, and got for each message.
+func hear(ctx context.Context, c *connector, channel string, confirmed func(), got func(payload string)) error {
+	l, err := c.connect(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer l.close()
-	s := &subscription{wire: l.wire, r: bufio.NewReader(l.wire), channel: channel}
-	deadline := time.Now().Add(connector.timeout)
+	s := &subscription{wire: l.wire, over: l.era.over, r: bufio.NewReader(l.wire), channel: channel}
+	deadline := time.Now().Add(c.timeout)
 	if err := s.subscribe(deadline); err != nil {
-		return false, err
+		return err
 	}
-	confirmed, err := s.receive(deadline)
+	f, err := s.receive(deadline)
 	if err != nil {
-		b.warnIfDenied(err, "subscribe to")
-		return false, err
+		return err
 	}
-	if confirmed.kind != "subscribe" {
-		return false, errNotSubscription
+	if f.kind != "subscribe" {
+		return errNotSubscription
 	}
-	hear(locker.Hint{Kind: locker.HintListening})
-	var publishing sync.WaitGroup
-	defer publishing.Wait()
-	publishing.Go(func() { b.tryPublish(channel) })
-	return true, s.hearAll(hear)
-}
-
-// tryPublish finds out, once, whether our user may wake others: scripts do so,
-// and say nothing if they are refused. The message means nothing.
-func (b *Backend) tryPublish(channel string) {
-	if b.published.Swap(true) {
-		return
-	}
-	c := &call{plain: []any{"publish", channel, "-"}}
-	err := b.node.acquire.do(context.Background(), c) // within the store's timeout
-	if err != nil && !c.refused {
-		b.published.Store(false)
-	}
-	b.warnIfDenied(err, "publish on")
-}
-
-// warnIfDenied warns once of a permission that is missing.
-func (b *Backend) warnIfDenied(err error, what string) {
-	var failure *locker.StoreError
-	if !errors.As(err, &failure) || failure.Reason != locker.StoreAuthFailed {
-		return
-	}
-	if _, told := b.denied.LoadOrStore(what, true); !told {
-		b.log.Warn("Redis does not let us "+what+" the channels of waiting processes: they get their locks by polling alone", "err", err)
-	}
+	confirmed()
+	return s.hearAll(got)
 }
 
 // hearAll passes on what comes until the connection ends.
-func (s *subscription) hearAll(hear func(locker.Hint)) error {
+func (s *subscription) hearAll(got func(payload string)) error {
 	var confirming sync.WaitGroup
 	defer confirming.Wait()
 	ended := make(chan struct{})
 	defer close(ended)
 	confirming.Go(func() { s.confirmUntil(ended) })
 	for {
-		frame, err := s.receive(time.Now().Add(2 * confirmEvery))
+		f, err := s.receive(time.Now().Add(2 * confirmEvery))
 		if err != nil {
 			return err
 		}
-		if hint, ok := readHint(frame); ok {
-			hear(hint)
+		if f.kind == "message" {
+			got(f.payload)
 		}
 	}
 }
@@ -131,6 +63,9 @@ func (s *subscription) confirmUntil(ended <-chan struct{}) {
 		select {
 		case <-ended:
 			return
+		case <-s.over:
+			_ = s.wire.Close()
+			return
 		case <-ticker.C:
 			if s.subscribe(time.Now().Add(confirmEvery)) != nil {
 				return // the connection has ended, as the receiver finds too
@@ -139,30 +74,13 @@ func (s *subscription) confirmUntil(ended <-chan struct{}) {
 	}
 }
 
-// readHint reads a message as line.lua sends it.
-func readHint(f frame) (locker.Hint, bool) {
-	if f.kind != "message" || len(f.payload) < 2 {
-		return locker.Hint{}, false
-	}
-	key, err := locker.ParseKey(f.payload[1:])
-	if err != nil {
-		return locker.Hint{}, false
-	}
-	switch f.payload[0] {
-	case 'w':
-		return locker.Hint{Kind: locker.HintWake, Key: key}, true
-	case 'n':
-		return locker.Hint{Kind: locker.HintNear, Key: key}, true
-	}
-	return locker.Hint{}, false
-}
-
 var errNotSubscription = errors.New("what came over the subscription is none of what can")
 
 // subscription is a connection in RESP2's subscribed state. The driver's own
 // would connect again by itself, and crashes on frames of another shape.
 type subscription struct {
 	wire    *wire
+	over    <-chan struct{} // closed when the server is found to be no master
 	r       *bufio.Reader
 	channel string
 }

@@ -113,7 +113,7 @@ func TestASubscriptionThatIsNotConfirmedIsMadeAnew(t *testing.T) {
 			t.Parallel()
 			proxy := faultproxy.Start(t, "tcp", server.Addr())
 			proxy.SetRule(nthCommand("SUBSCRIBE", 1, fault))
-			b := open(t, server, Config{Addrs: []string{proxy.Addr()}, StoreTimeout: 300 * time.Millisecond})
+			b := open(t, server, Config{Addrs: []Address{TCP(proxy.Addr())}, StoreTimeout: 300 * time.Millisecond})
 			w := newWaiter(b, "p "+name)
 			w.listen(t)
 			server.Do("PUBLISH", b.keys.channel(w.name), "wk")
@@ -132,7 +132,7 @@ func TestASubscriptionWithoutASignOfLifeIsMadeAnew(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.Start(t, "tcp", server.Addr())
 	proxy.SetRule(nthCommand("SUBSCRIBE", 2, faultproxy.Action{BlackHole: true}))
-	b := open(t, server, Config{Addrs: []string{proxy.Addr()}})
+	b := open(t, server, Config{Addrs: []Address{TCP(proxy.Addr())}})
 	w := newWaiter(b, "p")
 	w.listen(t)
 	start := time.Now()
@@ -224,11 +224,11 @@ func TestWithoutTheChannelsWaitingGoesOnByPolling(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			user := append(append([]string{"reset", ">" + password}, minimal...), rules...)
+			user := append(append([]string{">" + password}, redistest.DocumentedACL(t, "single")...), rules...)
 			setUser(server, user...)
 			var log lines
 			b := open(t, server, Config{
-				Username: Value("locksidecar"), Password: Value(password),
+				Username: value("locksidecar"), Password: value(password),
 				Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})
 			key := locker.Key(name)
@@ -321,7 +321,7 @@ func FuzzFrames(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if hint, ok := readHint(frame); ok {
+			if hint, ok := readHint(frame.payload); ok {
 				if _, err := locker.ParseKey(string(hint.Key)); err != nil {
 					t.Errorf("hint for %q", hint.Key)
 				}

@@ -17,11 +17,8 @@ func trusting(ca *redistest.CA) func() (*tls.Config, error) {
 func TestTLSWithAPrivateAuthorityCarriesEverything(t *testing.T) {
 	t.Parallel()
 	server := redistest.Config{TLS: true}.Start(t)
-	for _, scheme := range []string{"", "redis://", "rediss://"} {
-		b := open(t, server, Config{Addrs: []string{scheme + server.Addr()}, TLS: trusting(server.CA())})
-		cycle(t, b)
-		server.Do("FLUSHALL")
-	}
+	b := open(t, server, Config{Addrs: []Address{TCP(server.Addr())}, TLS: trusting(server.CA())})
+	cycle(t, b)
 }
 
 func TestAServerThatCannotBeTrustedIsUnavailableForCertain(t *testing.T) {
@@ -32,12 +29,12 @@ func TestAServerThatCannotBeTrustedIsUnavailableForCertain(t *testing.T) {
 		return &tls.Config{RootCAs: ca.Pool(), ServerName: "another.example"}, nil
 	}
 	for name, config := range map[string]Config{
-		"unknown authority":          {Addrs: []string{"rediss://" + secure.Addr()}},
-		"another private authority":  {Addrs: []string{secure.Addr()}, TLS: trusting(redistest.NewCA(t))},
-		"another name":               {Addrs: []string{secure.Addr()}, TLS: elsewhere},
-		"a server without TLS":       {Addrs: []string{plain.Addr()}, TLS: trusting(ca)},
-		"a config that is not there": {Addrs: []string{secure.Addr()}, TLS: func() (*tls.Config, error) { return nil, errors.New("no such file") }},
-		"plain text to TLS":          {Addrs: []string{"redis://" + secure.Addr()}, StoreTimeout: time.Second},
+		"unknown authority":          {Addrs: []Address{TCP(secure.Addr())}, TLS: func() (*tls.Config, error) { return &tls.Config{}, nil }},
+		"another private authority":  {Addrs: []Address{TCP(secure.Addr())}, TLS: trusting(redistest.NewCA(t))},
+		"another name":               {Addrs: []Address{TCP(secure.Addr())}, TLS: elsewhere},
+		"a server without TLS":       {Addrs: []Address{TCP(plain.Addr())}, TLS: trusting(ca)},
+		"a config that is not there": {Addrs: []Address{TCP(secure.Addr())}, TLS: func() (*tls.Config, error) { return nil, errors.New("no such file") }},
+		"plain text to TLS":          {Addrs: []Address{TCP(secure.Addr())}, StoreTimeout: time.Second},
 	} {
 		b := open(t, secure, config)
 		_, err := b.Acquire(t.Context(), claimFor(testKey))
@@ -53,7 +50,7 @@ func TestAnAuthorityThatIsReplacedIsFoundByTheNextConnection(t *testing.T) {
 	server := redistest.Config{TLS: true}.Start(t)
 	trusted := redistest.NewCA(t)
 	b := open(t, server, Config{
-		Addrs: []string{server.Addr()},
+		Addrs: []Address{TCP(server.Addr())},
 		TLS:   func() (*tls.Config, error) { return &tls.Config{RootCAs: trusted.Pool()}, nil },
 	})
 	_, err := b.Acquire(t.Context(), claimFor(testKey))

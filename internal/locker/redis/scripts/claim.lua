@@ -1,5 +1,5 @@
 -- claim: grant a lock that is free, once for each token, or wait for it. A
--- library, which needs common and waiting.
+-- library, which needs common, guard and waiting.
 --
 -- It returns what stands behind id and now in the replies of acquire. Without
 -- may, it grants no lock that is free, as if another were first in line.
@@ -59,7 +59,7 @@ local function refuse(reply, line, can, turn, left)
   return reply
 end
 
-local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep_for, floor, not_after, note, outlives, process, number, rest, called, wait)
+local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep_for, floor, not_after, note, outlives, guarded, process, number, rest, called, wait, overtake)
   if now > tonumber(not_after) then
     return {'late'}
   end
@@ -81,7 +81,15 @@ local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep
     if record[2] ~= token or not record[1] then
       return redis.error_reply('NOGRANT the lock is ours and the record of its grant is not there')
     end
-    return {'granted', record[1]}
+    local left = call('PTTL', lock)
+    if left < 0 then
+      left = keep_for -- somebody has taken its TTL away: the next renewal sets one
+    end
+    -- A write, so that a WAIT behind this call counts who has the grant: from Redis
+    -- 7.2 on it knows of what its own connection has written alone. It also fails on
+    -- a replica.
+    call('PEXPIRE', record_key, math.max(left, tonumber(keep_for)) + outlives)
+    return {'granted', record[1], left}
   end
 
   local turn
@@ -116,8 +124,18 @@ local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep
     return implausible
   end
   local line, can = line_for(prefix, lock, now, turn)
-  if line and can.others_first(line) or turn and not (may and line.own == turn.number) then
+  local refused
+  if overtake == '1' then
+    refused = not may
+  else
+    refused = line and can.others_first(line) or turn and not (may and line.own == turn.number)
+  end
+  if refused then
     return refuse({'queued'}, line, can, turn)
+  end
+  local recovers = guarded ~= '' and guard(prefix, now, stamp, guarded) or 0
+  if recovers > 0 then
+    return {'recovering', recovers}
   end
 
   call('HSET', record_key, 'fence', fence, 'since', stamp, 'note', note, 'token', token)
@@ -132,7 +150,7 @@ local function claim_lock(may, lock, record_key, now, stamp, prefix, token, keep
   if line then
     pcall(can.tell, line)
   end
-  return {'granted', fence}
+  return {'granted', fence, keep_for}
 end
 
 -- claim is claim_lock that returns the errors which that raises.

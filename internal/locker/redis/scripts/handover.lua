@@ -1,7 +1,7 @@
 -- handover: give back a lock that is ours and claim it in the same step for
 -- another caller of this process, who waits. Needs claim, surrender and freed.
 --
--- KEYS   1 the lock   2 its grant record
+-- KEYS   the lock, and it alone; see renew
 -- ARGV   1 id of the call   2 prefix of all names   3 ms by which the record
 --        outlives the lock
 --        4 token   5 ms for which the key is to stay taken   6 tombstone
@@ -20,7 +20,13 @@ local verdict = 'ok'
 if redis.pcall('GET', KEYS[1]) ~= ARGV[7] then
   verdict = surrender(prefix, KEYS[1], outlives, token, keep, tombstone)
 end
-local outcome = claim(verdict == 'ok', KEYS[1], KEYS[2], now, stamp, prefix, unpack(ARGV, 7))
+local outcome = claim(verdict == 'ok', KEYS[1], record_of(prefix, KEYS[1]), now, stamp, prefix, unpack(ARGV, 7))
+if verdict ~= 'ok' then
+  local refused = demoted()
+  if refused then
+    return refused
+  end
+end
 if outcome.err then
   outcome = {'-' .. outcome.err}
 end

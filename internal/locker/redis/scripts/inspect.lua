@@ -1,6 +1,6 @@
 -- inspect: tell who has a lock. It changes nothing. Needs line.
 --
--- KEYS   1 the lock   2 its grant record
+-- KEYS   the lock, and it alone; see renew
 -- ARGV   1 id of the call   2 prefix of all names
 -- reply  {id, now, 'free' | 'unknown', length of the line}
 --        {id, now, 'held', ms left, value, since, note, 'same' | 'other', length},
@@ -27,6 +27,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local stamp = string.format('%.0f', now)
 
+local refused = demoted()
+if refused then
+  return refused
+end
 local length = 0
 if line_length(ARGV[2], KEYS[1]) > 0 then
   length = living_length(open_line(ARGV[2], KEYS[1], now))
@@ -45,7 +49,7 @@ local left = redis.call('PTTL', KEYS[1])
 if left < 0 then
   return {id, stamp, 'unknown', length}
 end
-local record = redis.pcall('HMGET', KEYS[2], 'since', 'note', 'token')
+local record = redis.pcall('HMGET', record_of(ARGV[2], KEYS[1]), 'since', 'note', 'token')
 local whose = record[3] == value and 'same' or 'other'
 if #value > 1024 then
   value = '' -- not one of ours; nobody needs a large foreign value

@@ -9,9 +9,10 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local left = false
 if line_length(ARGV[2], KEYS[1]) > 0 then
   local line = open_line(ARGV[2], KEYS[1], now)
-  local left = leave(line, {
+  left = leave(line, {
     process = ARGV[3], number = tonumber(ARGV[4]), rest = tonumber(ARGV[5]),
     called = tonumber(ARGV[6]), wait = 0,
   })
@@ -22,4 +23,4 @@ if line_length(ARGV[2], KEYS[1]) > 0 then
     tell(line)
   end
 end
-return {ARGV[1], string.format('%.0f', now), 'ok'}
+return not left and demoted() or {ARGV[1], string.format('%.0f', now), 'ok'}

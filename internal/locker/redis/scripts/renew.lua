@@ -1,4 +1,5 @@
--- renew: extend locks that are ours, or only verify them. It creates no key.
+-- renew: extend locks that are ours, or only verify them. It creates no key. Needs
+-- common.
 --
 -- KEYS   the locks, and they alone: a call that declares a companion that does
 --        not exist gets TRYAGAIN while a cluster moves the slot
@@ -20,6 +21,8 @@ local function failed(answer)
     return '-' .. answer.err
   end
 end
+
+local wrote = true -- for each of them
 
 local function renew(key, token, keep, not_after)
   if now > tonumber(not_after) then
@@ -50,6 +53,8 @@ end
 
 for i, key in ipairs(KEYS) do
   local at = 3 * i + 1
-  reply[i + 2] = renew(key, ARGV[at], ARGV[at + 1], ARGV[at + 2])
+  local verdict = renew(key, ARGV[at], ARGV[at + 1], ARGV[at + 2])
+  wrote = wrote and verdict == 'ok' and ARGV[at + 1] ~= '0'
+  reply[i + 2] = verdict
 end
-return reply
+return not wrote and demoted() or reply

@@ -22,9 +22,10 @@ local function surrender(prefix, key, outlives, token, keep, tombstone)
     err = failed(redis.pcall('DEL', key))
   else
     err = failed(redis.pcall('SET', key, tombstone, 'PX', keep))
-    if err and string.sub(err, 1, 4) == '-OOM' then
+    if err and string.find(err, '-OOM ', 1, true) then
       -- Out of memory refuses SET and allows PEXPIRE: the key ends at the
-      -- same time, under the old value.
+      -- same time, under the old value. Before Redis 7.0 a position stands in
+      -- front.
       err = failed(redis.pcall('PEXPIRE', key, keep))
     end
   end
