@@ -15,6 +15,9 @@ const (
 	redis      = "github.com/redis/go-redis/v9"
 	prometheus = "github.com/prometheus/client_golang"
 	envconfig  = "github.com/kelseyhightower/envconfig"
+	cobra      = "github.com/spf13/cobra"
+	pflag      = "github.com/spf13/pflag" // cobra's flags
+	xsys       = "golang.org/x/sys/unix"
 	rapid      = "pgregory.net/rapid"
 	goleak     = "go.uber.org/goleak"
 )
@@ -33,18 +36,22 @@ const locker = module + "/internal/locker"
 // rooms lists every package. A new one is added here with the reason why it
 // is not in one that exists.
 var rooms = map[string]room{
-	"cmd/locksidecar":               {imports: []string{module + "/...", envconfig, prometheus}},
+	"cmd/locksidecar":               {imports: []string{module + "/...", envconfig, prometheus, cobra, pflag}},
+	"internal/child":                {imports: []string{locker, xsys}}, // processes; nobody else starts any
+	"internal/client":               {imports: []string{locker}},       // the API from the other side; httpapi knows requests, not answers
 	"internal/httpapi":              {imports: []string{locker, chi}},
 	"internal/locker":               {tests: []string{module + "/internal/renewer"}},
 	"internal/locker/memory":        {imports: []string{locker}},
 	"internal/locker/redis":         {imports: []string{locker, redis}},
-	"internal/locker/quorum":        {imports: []string{locker}},
+	"internal/locker/quorum":        {imports: []string{locker}, tests: []string{module + "/internal/renewer", locker + "/redis"}}, // on real servers too
+	"internal/locker/statedir":      {imports: []string{locker}},
 	"internal/locker/lockertest":    {imports: []string{locker, rapid}}, // is imported by tests only
 	"internal/renewer":              {imports: []string{locker}},
 	"internal/metrics":              {imports: []string{locker, prometheus}},
 	"internal/redistest":            {}, // is imported by tests only
 	"internal/redistest/faultproxy": {}, // is imported by tests only
 	"internal/importtest":           {},
+	"internal/mutants":              {},
 }
 
 // everyTest is what the tests of each room may import.
@@ -58,7 +65,7 @@ var everyTest = []string{
 var testRooms = []string{
 	locker + "/lockertest",
 	module + "/internal/redistest", module + "/internal/redistest/faultproxy",
-	module + "/internal/importtest",
+	module + "/internal/importtest", module + "/internal/mutants",
 }
 
 // goPackage is what go list tells of a package.
