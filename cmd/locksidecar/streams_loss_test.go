@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/locker"
+	"github.com/locksidecar/locksidecar/internal/redistest"
+	"github.com/locksidecar/locksidecar/internal/redistest/faultproxy"
+)
+
+// lossMargins waits until all have been told of the loss, and returns how long
+// before the end of their validity they had read it.
+func lossMargins(t *testing.T, all []*follower) (margins []time.Duration) {
+	t.Helper()
+	for _, f := range all {
+		lost := f.await("lost", 20*time.Second)
+		until := f.lastHeld().until()
+		margins = append(margins, until.Sub(lost.at))
+		if lost.JSON.Cause != string(locker.CauseExpired) || lost.until() != until {
+			t.Errorf("%s: lost by %q until %d, want expired until %d", f.key, lost.JSON.Cause, lost.until(), until)
+		}
+	}
+	return margins
+}
+
+func TestALossIsOnTheWireBeforeValidityEnds(t *testing.T) {
+	t.Parallel()
+	for fault, strike := range map[string]func(*redistest.Server, *faultproxy.Proxy){
+		"Redis frozen": func(r *redistest.Server, _ *faultproxy.Proxy) { r.Stop() },
+		"black hole": func(_ *redistest.Server, proxy *faultproxy.Proxy) {
+			proxy.SetRule(func(faultproxy.Command) faultproxy.Action { return faultproxy.Action{BlackHole: true} })
+			proxy.SetConnect(func(int) faultproxy.Connect { return faultproxy.ConnectBlackHole })
+		},
+		"Redis killed": func(r *redistest.Server, _ *faultproxy.Proxy) { r.Kill() },
+	} {
+		for _, ttl := range []string{"1s", "3s", "8s"} {
+			t.Run(fault+", TTL "+ttl, func(t *testing.T) {
+				t.Parallel()
+				const locks = 10
+				r := redistest.Start(t)
+				p, proxy := through(t, r)
+				var all []*follower
+				for i := range locks {
+					key := fmt.Sprint("k", i)
+					bound := p.bind(key, "ttl="+ttl)
+					bound.await("held", 10*time.Second)
+					all = append(all, bound, p.watch(key))
+				}
+				for _, f := range all {
+					f.await("renewed", 10*time.Second)
+				}
+				strike(r, proxy)
+				margins := lossMargins(t, all)
+				t.Logf("read before the end: %s", spread(margins)) // the worst is the first
+				if margins[0] <= 0 {
+					t.Errorf("a loss was read %v after the end of validity", -margins[0])
+				}
+				t.Logf("least margin %v", margins[0])
+				for i := range locks {
+					p.GET(fmt.Sprint("k", i)).Want(t, http.StatusGone, "lost")
+				}
+				for _, f := range all {
+					f.await("", 5*time.Second)
+				}
+			})
+		}
+	}
+}
+
+func TestAStopShorterThanTheLeaseLosesNothing(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p := on(t, r)
+	f := p.bind("k", "ttl=4s")
+	f.await("renewed", 5*time.Second)
+	for range 2 {
+		before := f.lastHeld()
+		p.Stop()
+		time.Sleep(1500 * time.Millisecond)
+		p.Cont()
+		eventually(t, 5*time.Second, "it is renewed again", func() bool { return f.lastHeld().until() > before.until() })
+	}
+	if held := p.GET("k").Want(t, http.StatusOK, ""); held.JSON.Fence != f.lastHeld().JSON.Fence {
+		t.Errorf("it is grant %d", held.JSON.Fence)
+	}
+	f.close()
+	awaitFree(t, r, "k", time.Second)
+}
+
+// A sidecar that is stopped for most of a lease whose Redis has gone has little
+// time left to tell of the loss.
+func TestASidecarWokenBeforeValidityEndsTellsOfTheLossInTime(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	for n := range 4 {
+		p, proxy := through(t, r)
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			key := fmt.Sprint("k", n)
+			all := []*follower{p.bind(key, "ttl=3s"), nil}
+			all[0].await("renewed", 5*time.Second)
+			all[1] = p.watch(key)
+			all[1].await("renewed", 5*time.Second)
+			proxy.SetRule(func(faultproxy.Command) faultproxy.Action { return faultproxy.Action{BlackHole: true} })
+			proxy.SetConnect(func(int) faultproxy.Connect { return faultproxy.ConnectBlackHole })
+			p.Stop()
+			before := time.Duration(n) * 100 * time.Millisecond / 2 // 0 to 150 ms more than the lead and its way
+			time.Sleep(all[0].lastHeld().until().Sub(locker.BootTime()) - 120*time.Millisecond - before)
+			p.Cont()
+			margins := lossMargins(t, all)
+			t.Logf("woken %v before the end, least margin %v", 120*time.Millisecond+before, min(margins[0], margins[1]))
+			if margins[0] <= 0 || margins[1] <= 0 {
+				t.Errorf("a loss was read %v before the end of validity", margins)
+			}
+		})
+	}
+}
+
+func TestASidecarWokenAfterValidityHasEndedTellsOfTheLossFirst(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p, other := on(t, r), on(t, r)
+	const locks = 10
+	for round := range 3 {
+		var all []*follower
+		for i := range locks {
+			f := p.bind(fmt.Sprint("k", round, "-", i), "ttl=1s")
+			f.await("held", 5*time.Second)
+			all = append(all, f)
+		}
+		time.Sleep(time.Duration(100*round) * time.Millisecond)
+		p.Stop()
+		time.Sleep(20 * time.Millisecond)
+		told := make([]int, locks)
+		for i, f := range all {
+			awaitFree(t, r, f.key, 5*time.Second)
+			told[i] = len(f.heard())
+			if i%2 == 0 {
+				other.POST(f.key, "ttl=60s").Want(t, http.StatusCreated, "held")
+			}
+		}
+		woken := locker.BootTime()
+		p.Cont()
+		for i, f := range all {
+			lost := f.await("lost", 5*time.Second)
+			first := f.heard()[told[i]]
+			if first.kind != "lost" || lost.JSON.ValidForMS != 0 || lost.JSON.Cause != string(locker.CauseExpired) {
+				t.Errorf("%s: the first event is %s %s", f.key, first.kind, first.Body)
+			}
+			if i == 0 {
+				t.Logf("told %v after it was woken", lost.at.Sub(woken))
+			}
+			f.await("", 5*time.Second)
+			if i%2 == 0 {
+				if pttl := r.PTTL("lock:" + f.key); pttl < 40*time.Second {
+					t.Errorf("%s: the other's lock has PTTL %v", f.key, pttl)
+				}
+			}
+		}
+	}
+}
+
+func TestLossByTheStoreIsToldWithItsCause(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p, other := on(t, r), on(t, r)
+	recordOf(t).storeLost("gone", "taken")
+	gone, taken := p.bind("gone", "ttl=1500ms"), p.bind("taken", "ttl=1500ms")
+	for _, f := range []*follower{gone, taken} {
+		f.await("held", 5*time.Second)
+		r.Do("DEL", "lock:"+f.key)
+	}
+	other.POST("taken", "ttl=60s").Want(t, http.StatusCreated, "held")
+	for f, cause := range map[*follower]locker.Cause{gone: locker.CauseGone, taken: locker.CauseTaken} {
+		if lost := f.await("lost", 5*time.Second); lost.JSON.Cause != string(cause) || lost.JSON.ValidForMS != 0 {
+			t.Errorf("%s: %s", f.key, lost.Body)
+		}
+	}
+	limited := p.bind("limited", "ttl=2s", "max_hold=2500ms")
+	limited.await("held", 5*time.Second)
+	lost := limited.await("lost", 5*time.Second)
+	if lost.JSON.Cause != string(locker.CauseMaxHold) || lost.at >= limited.lastHeld().until() {
+		t.Errorf("limited: %s at %d", lost.Body, lost.at)
+	}
+}
+
+// A caller that is stopped, and so reads nothing, holds up nobody else. Its lock
+// ends when what it was told last is over: it may go on at any time.
+func TestACallerThatDoesNotReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p, other := on(t, r, "LOG_LEVEL=info"), on(t, r)
+	deaf := p.bindByCurl("deaf", "ttl=3s")
+	deaf.await("held", 10*time.Second)
+	quick := p.bind("quick", "ttl=1s")
+	quick.await("held", 10*time.Second)
+	if err := deaf.curl.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waiter := other.bind("deaf", "ttl=60s", "wait=60s")
+	w := p.wire()
+	began := time.Now()
+	for len(p.lines("a caller does not take in what its bound connection tells: its lock is not renewed any more")) == 0 {
+		if time.Since(began) > 45*time.Second {
+			t.Fatal("its lock is renewed for ever")
+		}
+		for range 100 { // each is an event
+			a, err := w.exchange(request(http.MethodPatch, "/locks/deaf", "ttl=3s"))
+			if err != nil || a.Status != http.StatusOK {
+				t.Fatalf("%v, %v", a, err)
+			}
+		}
+	}
+	t.Logf("it was not renewed any more after %v", time.Since(began).Round(time.Millisecond))
+	until := locker.Instant(p.GET("deaf").Want(t, http.StatusOK, "").JSON.ValidUntilMS * 1e6)
+	if granted := waiter.await("held", 10*time.Second); granted.at < until || granted.at > until.Add(pollBound) {
+		t.Errorf("another had it %v after the end of its validity", granted.at.Sub(until))
+	}
+	events := quick.heard()
+	if len(events) < 5 {
+		t.Errorf("the other stream was told %s", quick.kinds())
+	}
+	for i, h := range events {
+		if h.kind != "held" && h.kind != "renewed" {
+			t.Errorf("event %d of the other stream is %s", i, h.kind)
+		}
+	}
+	waiter.close()
+	quick.close()
+}
