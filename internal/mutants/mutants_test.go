@@ -17,9 +17,6 @@ import (
 	"testing"
 )
 
-// root is the module's directory.
-const root = "../.."
-
 // timeout ends the tests of a mutant that hangs, which counts as caught.
 const timeout = "60s"
 
@@ -81,19 +78,9 @@ func (m mutant) isCaught(t *testing.T) bool {
 // overlay returns the files that the mutant replaces, for go build's -overlay.
 func (m mutant) overlay(t *testing.T) map[string]string {
 	t.Helper()
-	original, err := filepath.Abs(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(code), m.old); n != 1 {
-		t.Fatalf("%q is in %s %d times, want once: bring the table up to date", m.old, m.file, n)
-	}
+	original, code := m.original(t)
 	mutated := filepath.Join(t.TempDir(), filepath.Base(m.file))
-	if err := os.WriteFile(mutated, []byte(strings.Replace(string(code), m.old, m.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(mutated, []byte(strings.Replace(code, m.old, m.new, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return map[string]string{original: mutated}
