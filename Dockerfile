@@ -1,5 +1,5 @@
-# Builds everything from source. Dockerfile.binary makes the same image from a
-# binary compiled outside (make image).
+# Builds everything from source. make image makes the same image from a binary
+# compiled outside (release/oci), without pulling a base image.
 FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
