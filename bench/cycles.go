@@ -68,17 +68,34 @@ func (l *lab) interleave(ctx context.Context, workers int, measure func(subject,
 	}
 	defer stopAll(subjects)
 
-	clients := make([][]client, len(subjects))
-	for i, s := range subjects {
-		if clients[i], err = s.openClients(ctx, workers); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-		defer closeAll(clients[i])
-		if _, err := countCycles(ctx, clients[i], l.slice()/4); err != nil {
-			return nil, fmt.Errorf("%s, warming up: %w", s.name, err)
-		}
+	clients, err := l.warmClients(ctx, subjects, workers)
+	defer closeEvery(clients)
+	if err != nil {
+		return nil, err
 	}
 	return namesOf(subjects), rotate(l.rounds(), subjects, func(i int) error { return measure(subjects[i], clients[i]) })
+}
+
+// warmClients opens so many clients of every subject and has them warm up. Those
+// that were opened are returned with an error too, and are to be closed.
+func (l *lab) warmClients(ctx context.Context, subjects []subject, workers int) ([][]client, error) {
+	clients := make([][]client, len(subjects))
+	for i, s := range subjects {
+		var err error
+		if clients[i], err = s.openClients(ctx, workers); err != nil {
+			return clients, fmt.Errorf("%s: %w", s.name, err)
+		}
+		if _, err := countCycles(ctx, clients[i], l.slice()/4); err != nil {
+			return clients, fmt.Errorf("%s, warming up: %w", s.name, err)
+		}
+	}
+	return clients, nil
+}
+
+func closeEvery(clients [][]client) {
+	for _, ofOne := range clients {
+		closeAll(ofOne)
+	}
 }
 
 // rotate has every subject measured once a round, each round beginning with

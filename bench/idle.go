@@ -65,7 +65,7 @@ func (l *lab) startTime(ctx context.Context, redisAddr string) (time.Duration, e
 // watchIdle returns the memory and, in percent of a core, the CPU of a sidecar
 // that has been up for a while.
 func (l *lab) watchIdle(ctx context.Context, redisAddr string) (m memory, cpu float64, err error) {
-	const settle = 2 * time.Second
+	const settle = 7 * time.Second // by then it has given back what its start has needed
 	during := 10 * time.Second
 	if l.quick {
 		during = 3 * time.Second

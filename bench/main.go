@@ -48,7 +48,10 @@ var sections = []section{
 	{"pod", pod},
 	{"scripts", scripts},
 	{"blocked", blocked},
+	{"bound", bound},
 	{"footprint", footprint},
+	{"redlock", redlock},
+	{"cluster", cluster},
 }
 
 var errGoalMissed = errors.New("a goal was missed")

@@ -15,8 +15,8 @@ type server struct {
 }
 
 // startSidecar returns when the sidecar is ready.
-func (l *lab) startSidecar(ctx context.Context, redisAddr string) (*server, error) {
-	s, err := l.launchSidecar(redisAddr)
+func (l *lab) startSidecar(ctx context.Context, redisAddr string, settings ...string) (*server, error) {
+	s, err := l.launchSidecar(redisAddr, settings...)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,9 @@ func (l *lab) startSidecar(ctx context.Context, redisAddr string) (*server, erro
 }
 
 // launchSidecar returns as soon as the process exists. It has the settings
-// that a deployment has that sets nothing but the addresses.
-func (l *lab) launchSidecar(redisAddr string) (*server, error) {
+// that a deployment has that sets nothing but the addresses, and what is given
+// besides.
+func (l *lab) launchSidecar(redisAddr string, settings ...string) (*server, error) {
 	api, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -38,11 +39,11 @@ func (l *lab) launchSidecar(redisAddr string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(nameSidecar, []string{
+	p, err := start(nameSidecar, append([]string{
 		"LOCKSIDECAR_REDIS_ADDRS=" + redisAddr,
 		"LOCKSIDECAR_LISTEN=" + api,
 		"LOCKSIDECAR_ADMIN_LISTEN=" + admin,
-	}, l.sidecar)
+	}, settings...), l.sidecar)
 	if err != nil {
 		return nil, err
 	}

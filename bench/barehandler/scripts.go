@@ -27,16 +27,17 @@ const (
 	floor    = "0"                // no least fencing token
 	notAfter = "9007199254740991" // never too late
 	outlives = "300000"           // ms by which the record outlives the lock
+	guard    = ""                 // none
 	process  = ""                 // nobody waits
 )
 
 func acquireLock(ctx context.Context, rdb *redis.Client, key, token string, ttl time.Duration) (fence int64, err error) {
-	reply, err := acquire.Run(ctx, rdb, []string{prefix + key, prefix + "#grant:{" + prefix + key + "}"},
-		call, prefix, token, ttl.Milliseconds(), floor, notAfter, "", outlives, process).StringSlice()
+	reply, err := acquire.Run(ctx, rdb, []string{prefix + key},
+		call, prefix, token, ttl.Milliseconds(), floor, notAfter, "", outlives, guard, process).StringSlice()
 	if err != nil {
 		return 0, err
 	}
-	if len(reply) != 4 || reply[2] != "granted" {
+	if len(reply) != 5 || reply[2] != "granted" {
 		return 0, fmt.Errorf("not granted: %q", reply[2:])
 	}
 	return strconv.ParseInt(reply[3], 10, 64)

@@ -35,7 +35,7 @@ type world struct {
 func withEachPeer(t *testing.T, test func(t *testing.T, w world)) {
 	server := redistest.Start(t)
 	backend, err := lockredis.New(lockredis.Config{
-		Addrs: []string{"unix://" + server.Socket()}, KeyPrefix: "lock:", StoreTimeout: patience,
+		Addrs: []lockredis.Address{lockredis.Unix(server.Socket())}, KeyPrefix: "lock:", StoreTimeout: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
