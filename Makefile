@@ -13,14 +13,17 @@ COMMIT  ?= $(shell $(GIT) describe --always --dirty --abbrev=40 --exclude='*' 2>
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 LDFLAGS = -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
+# The modules of their own that are tested and checked with the product.
+MODULES := $(patsubst %/go.mod,%,$(wildcard bench/go.mod acceptance/go.mod release/go.mod e2e/go.mod))
+
 # What make generate writes.
-GENERATED := docs/config.md
+GENERATED := docs/config.md docs/commands.md charts/locksidecar/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-bench lint fmt vet staticcheck cross generate check fuzz soak mutants bench image vuln
+.PHONY: help run build test test-product test-bench test-acceptance test-examples chart-test pictures lint fmt vet staticcheck cross generate check fuzz soak mutants bench image sbom release test-release test-journals e2e e2e-short endings vuln
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build and start locksidecar dev: no Redis, one process
 	$(BINARY) dev
@@ -28,14 +31,45 @@ run: build ## build and start locksidecar dev: no Redis, one process
 build: ## build bin/locksidecar, static and reproducible
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/locksidecar
 
-test: ## run all tests with the race detector; installs redis-server where it can
+test: test-product test-bench test-examples test-release test-journals ## run all tests with the race detector; installs redis-server where it can
+
+# One package at a time: tests start servers and watch the time, and machines
+# often have two cores.
+test-product:
 	@tools/need redis-server redis-server
 	@tools/need "$$(go env CC)" build-essential
-	CGO_ENABLED=1 go test -race -shuffle=on ./...
-	@if [ -f bench/go.mod ]; then $(MAKE) --no-print-directory test-bench; fi
+	CGO_ENABLED=1 go test -race -shuffle=on -p=1 -timeout=20m ./...
 
 test-bench:
 	cd bench && CGO_ENABLED=1 go test -race -shuffle=on ./...
+
+test-acceptance: ## run the tests that look from outside, in a real browser too; installs chromium where it can
+	@tools/need chromium chromium
+	@tools/need redis-server redis-server
+	cd acceptance && CGO_ENABLED=1 go test -race -shuffle=on -p=1 -timeout=20m -count=1 ./... # go cannot see that the program has changed
+
+# Without the race detector: for it, SQLite, which is translated from C, would
+# have to be compiled a second time, and no example shares memory.
+test-examples: ## run every example; installs the languages that are missing where it can
+	@tools/need curl curl
+	@tools/need python3 python3
+	@tools/need node nodejs
+	@tools/need php php-cli
+	@tools/need ruby ruby
+	cd examples && go test -shuffle=on -p=1 -timeout=20m -count=1 ./...
+
+# Without the race detector, for which Helm and the API server's admission would
+# have to be compiled a second time.
+chart-test: ## render the charts by Helm 4 and 3, and run the API server's own admission on pods; no cluster
+	@tools/need redis-server redis-server
+	cd charts/test && go test -shuffle=on -timeout=20m -count=1 ./... # go cannot see that the charts have changed
+
+pictures: ## take the pictures of the status page in docs/ anew
+	@tools/need chromium chromium
+	@tools/need redis-server redis-server
+	mkdir -p bin/gallery
+	cd acceptance && LOCKSIDECAR_GALLERY=$(CURDIR)/bin/gallery go test -count=1 -run '^TestTheGallery$$' ./page
+	cp bin/gallery/status-page-wide.png bin/gallery/status-page-phone.png docs/
 
 lint: fmt vet staticcheck cross ## check format, vet, staticcheck, and that it builds for macOS
 
@@ -45,11 +79,11 @@ fmt:
 
 vet:
 	go vet ./...
-	@if [ -f bench/go.mod ]; then (set -x; cd bench && go vet ./...); fi
+	@for module in $(MODULES) examples charts/test; do (set -x; cd $$module && go vet ./...) || exit; done
 
 staticcheck: bin/staticcheck
 	bin/staticcheck ./...
-	@if [ -f bench/go.mod ]; then (set -x; cd bench && ../bin/staticcheck ./...); fi
+	@for module in $(MODULES); do (set -x; cd $$module && ../bin/staticcheck ./...) || exit; done
 
 bin/staticcheck bin/govulncheck: tools/go.mod tools/go.sum
 	go -C tools build -o $(CURDIR)/bin/ tool
@@ -59,9 +93,11 @@ cross:
 
 generate: ## write the generated files anew
 	go generate ./...
+	cd charts/test && go generate ./...
 
-check: generate ## fail if a generated file is not up to date
+check: generate ## fail if a generated file or a go.mod is not up to date
 	$(GIT) diff --exit-code -- $(GENERATED)
+	@for module in . $(MODULES) examples charts/test tools; do (set -x; cd $$module && go mod tidy -diff) || exit; done
 
 fuzz: ## run each fuzz target for FUZZTIME (20s)
 	@set -e; for package in $$(go list ./...); do \
@@ -80,8 +116,34 @@ bench: build ## measure against the peers; writes the table into the README and 
 	@tools/need redis-server redis-server
 	cd bench && go run . -json ../bin/bench.json -charts ../docs -readme ../README.md
 
-image: ## build the container image from a binary compiled here; pulls nothing
-	@IMAGE='$(IMAGE)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' tools/image
+image: ## build the container image, pulling nothing, and load it into docker
+	cd release && go run . image -tag '$(IMAGE)' -version '$(VERSION)' -commit '$(COMMIT)' | docker load
+
+sbom: build ## list what the binary is made of (CycloneDX): bin/locksidecar.cdx.json
+	cd release && go tool cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' -output ../$(BINARY).cdx.json ../$(BINARY)
+
+release: ## make all that a release consists of, in dist/, from a clean tree
+	cd release && go run . dist -o ../dist -version '$(VERSION)' -commit '$(COMMIT)'
+
+test-release:
+	cd release && go test -shuffle=on -timeout=30m ./...
+
+# An image that was made here goes before kind's own, which has to be pulled.
+e2e e2e-short: export KIND_NODE_IMAGE ?= $(shell docker image ls --format '{{.Repository}}:{{.Tag}}' kind-node 2>/dev/null | head -n 1)
+
+# What the scenarios judge by, which needs no cluster.
+test-journals:
+	cd e2e && go test -shuffle=on ./journal ./figures
+
+e2e: ## run every scenario in a kind cluster of three nodes; E2E_KEEP=1 keeps the cluster
+	cd e2e && go test -count=1 -timeout=60m -v ./...
+
+e2e-short: ## run scenarios 1, 2, 5, 10 and 12 in a kind cluster of one node
+	cd e2e && go test -count=1 -timeout=15m -short -v ./...
+
+endings: ## run the scenarios and write docs/endings.md of what they have measured
+	E2E_FIGURES=$(CURDIR)/bin/endings.json $(MAKE) --no-print-directory e2e
+	cd e2e && go run ./figures/page ../bin/endings.json ../docs/endings.md
 
 vuln: bin/govulncheck ## look for known vulnerabilities; needs the network
 	bin/govulncheck ./...
