@@ -18,6 +18,7 @@ import (
 // doors, for one lock.
 type directSource struct {
 	engine *engine
+	log    *logQueue
 	want   locker.Request
 	stop   context.CancelFunc
 	inner  sync.WaitGroup
@@ -36,7 +37,8 @@ func openDirect(key string, want client.Request, stderr io.Writer) (*directSourc
 	if s.RedisMode == ModeMemory {
 		return nil, &codedError{code: exitSettings, err: fmt.Errorf("%s_REDIS_MODE=memory with --direct would exclude nobody", envPrefix)}
 	}
-	log := NewLogger(stderr, s.LogFormat, s.LogLevel)
+	log, queue := NewLogger(stderr, s.LogFormat, s.LogLevel)
+	defer queue.flush(logFlush)
 	for _, warning := range warnings {
 		log.Warn("settings: " + warning)
 	}
@@ -72,7 +74,7 @@ func openDirect(key string, want client.Request, stderr io.Writer) (*directSourc
 		st.close()
 		return nil, err
 	}
-	d := &directSource{engine: e, want: request}
+	d := &directSource{engine: e, log: queue, want: request}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
 	d.inner.Go(func() { e.run(ctx) })
@@ -107,6 +109,7 @@ func (d *directSource) close() {
 	d.stop()
 	d.inner.Wait()
 	d.engine.store.close()
+	d.log.flush(logFlush)
 }
 
 // asRefusal turns the Locker's answer into the one that a sidecar would give.

@@ -13,14 +13,20 @@ const (
 	LogText LogFormat = "text" // key=value, for people
 )
 
-// NewLogger returns a logger that writes lines of at least the level to w. A
-// flood of equal lines is throttled, save for errors.
-func NewLogger(w io.Writer, format LogFormat, level slog.Level) *slog.Logger {
+// NewLogger returns a logger that writes lines of at least the level to w, and
+// the queue they wait in for that, which must be flushed at the end. A flood of
+// equal lines is throttled, save for errors.
+func NewLogger(w io.Writer, format LogFormat, level slog.Level) (*slog.Logger, *logQueue) {
+	q := &logQueue{w: w, direct: slog.New(newLogHandler(w, format, level))}
+	return slog.New(newThrottle(newLogHandler(q, format, level))), q
+}
+
+func newLogHandler(w io.Writer, format LogFormat, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: durationsWithUnit}
 	if format == LogText {
-		return slog.New(newThrottle(slog.NewTextHandler(w, options)))
+		return slog.NewTextHandler(w, options)
 	}
-	return slog.New(newThrottle(slog.NewJSONHandler(w, options)))
+	return slog.NewJSONHandler(w, options)
 }
 
 // durationsWithUnit keeps JSON from showing durations as bare nanoseconds.

@@ -48,14 +48,19 @@ func serveCommand(dev bool, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return exitSettings
 	}
-	log := NewLogger(stderr, settings.LogFormat, settings.LogLevel)
+	log, queue := NewLogger(stderr, settings.LogFormat, settings.LogLevel)
+	defer queue.flush(logFlush)
 	for _, warning := range warnings {
 		log.Warn("settings: " + warning)
 	}
 	if dev {
 		log.Warn("development mode: locks live in this process alone and exclude nobody else")
 	}
-	if err := serve(settings, hostname, ReadBuildInfo(), log); err != nil {
+	exit := func(code int) {
+		queue.flush(logFlush)
+		os.Exit(code)
+	}
+	if err := serve(settings, hostname, ReadBuildInfo(), log, exit); err != nil {
 		log.Error("failed", "err", err)
 		return exitFailure
 	}

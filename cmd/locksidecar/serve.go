@@ -28,13 +28,16 @@ type sidecar struct {
 	api      *httpapi.Server
 	admin    *httpapi.Server // nil if there is no admin door
 	quit     chan struct{}   // POST /quit
+	exit     func(code int)
 	started  atomic.Bool
 }
 
 // serve builds the parts from the store outwards, serves until a signal or
 // POST /quit, and takes them down from the doors inwards. The last line of the
 // log says what became of the locks.
-func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error {
+//
+// exit is called if that has to end the process at once.
+func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger, exit func(code int)) error {
 	// A signal that comes while the parts are built must not kill us.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -44,6 +47,7 @@ func serve(s Settings, hostname string, build BuildInfo, log *slog.Logger) error
 	if err != nil {
 		return err
 	}
+	c.exit = exit
 	err = c.awaitSafety(signals)
 	if err == nil {
 		err = c.store.agree(context.Background())

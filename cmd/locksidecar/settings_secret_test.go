@@ -17,8 +17,9 @@ func TestASecretIsNeverPrinted(t *testing.T) {
 	s := mustLoad(t, with("REDIS_ADDRS", "redis://alice:"+text+"@redis"))
 	var log bytes.Buffer
 	for _, format := range []LogFormat{LogJSON, LogText} {
-		logger := NewLogger(&log, format, slog.LevelInfo)
-		logger.Info("settings", "secret", s.RedisPassword, "pointer", &s.RedisPassword, "addrs", s.RedisAddrs, "all", s)
+		logged(&log, format, slog.LevelInfo, func(logger *slog.Logger) {
+			logger.Info("settings", "secret", s.RedisPassword, "pointer", &s.RedisPassword, "addrs", s.RedisAddrs, "all", s)
+		})
 	}
 	encoded, err := json.Marshal(s)
 	if err != nil {

@@ -55,7 +55,7 @@ func (c *sidecar) exitAtOnce(sig os.Signal) {
 	if number, ok := sig.(syscall.Signal); ok {
 		code = 128 + int(number)
 	}
-	os.Exit(code)
+	c.exit(code)
 }
 
 // closeDoors lets answers that are being written get out, then cuts.
