@@ -75,8 +75,20 @@ func deleteTheHolder(t *testing.T, name, bind string) time.Duration {
 	return took
 }
 
-// TestTheApplicationCrashes is scenario 5.
+// TestTheApplicationCrashes is scenario 5: the median of three counts.
 func TestTheApplicationCrashes(t *testing.T) {
+	var times []time.Duration
+	for range 3 {
+		times = append(times, crashTheHolder(t))
+	}
+	slices.Sort(times)
+	t.Logf("the rival had the lock %s after the crash", times)
+	if times[1] > 250*time.Millisecond {
+		t.Errorf("the rival had the lock %s after the crash, want at most 250ms", times[1])
+	}
+}
+
+func crashTheHolder(t *testing.T) time.Duration {
 	s := begin(t, "s05-crash")
 	s.holderAndRival(
 		s.podSpec(5*time.Second, s.worker("-bind")),
@@ -85,16 +97,13 @@ func TestTheApplicationCrashes(t *testing.T) {
 	enter := s.await(10*time.Second, "the rival has the lock", is(journal.Enter, "rival", time.Time{}))
 	crash := s.lastHeld("holder")
 	took := enter.At.Sub(crash)
-	t.Logf("the rival had the lock %s after the crash", took)
 	s.ending("the application crashes", "bound", took)
-	if took > 250*time.Millisecond {
-		t.Errorf("the rival had the lock %s after the crash, want at most 250ms", took)
-	}
 	s.await(time.Minute, "the restarted application has the lock", is(journal.Enter, "holder", crash))
 	s.nobodyOverlaps()
 	if n := containerStatus(s.pod("holder"), sidecarName).RestartCount; n != 0 {
 		t.Errorf("the sidecar was restarted %d times, want 0", n)
 	}
+	return took
 }
 
 // waiting says whether what locksidecar ls -o json has printed shows a request
