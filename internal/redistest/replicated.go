@@ -42,32 +42,32 @@ func (c Config) with(directives ...string) Config {
 	return c
 }
 
-// AwaitReplicas returns once so many replicas are in step with a master.
+// AwaitReplicas returns once at least so many replicas are in step with a master.
 func (r *Replicated) AwaitReplicas(master *Server, n int) {
 	r.t.Helper()
 	await(r.t, fmt.Sprintf("%s has %d replicas", master.Addr(), n), func() bool {
-		return strings.Count(master.info("replication"), "state=online") == n
+		return strings.Count(master.info("replication"), "state=online") >= n
 	})
 	master.AwaitReplicated(n)
 }
 
-// AwaitReplicated returns once so many replicas have all that was written to
+// AwaitReplicated returns once at least so many replicas have all that was written to
 // the server before the call.
 func (s *Server) AwaitReplicated(n int) {
 	s.t.Helper()
 	await(s.t, fmt.Sprintf("%d replicas have all that %s has", n, s.Addr()), func() bool {
 		in, err := s.replicated(n)
-		return err == nil && in == int64(n)
+		return err == nil && in >= int64(n)
 	})
 }
 
 // replicated writes something over a connection of its own and waits for the
 // replicas to have it, for at most a second: WAIT counts from the last write of
 // its own connection. A node of a cluster takes only keys of its own slots.
-func (s *Server) replicated(n int) (any, error) {
+func (s *Server) replicated(n int) (int64, error) {
 	c, err := s.dial()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer c.Close()
 	for i := 0; ; i++ {
@@ -78,12 +78,16 @@ func (s *Server) replicated(n int) (any, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		if _, err := c.Do("DEL", key); err != nil {
-			return nil, err
+			return 0, err
 		}
-		return c.Do("WAIT", n, 1000)
+		in, err := c.Do("WAIT", n, 1000)
+		if err != nil {
+			return 0, err
+		}
+		return in.(int64), nil
 	}
 }
 

@@ -66,11 +66,12 @@ func TestAGrantThatTooFewReplicasHaveIsUndone(t *testing.T) {
 	master, replica := r.Servers[0], r.Servers[1]
 	const timeout = 2 * time.Second
 	b := open(t, master, Config{MinReplicas: 1, StoreTimeout: timeout})
+	patient := open(t, master, Config{MinReplicas: 1, StoreTimeout: 10 * time.Second})
 	held, verified := claimFor("held"), claimFor("verified")
-	mustAcquire(t, b, held)
-	mustAcquire(t, b, verified)
+	mustAcquire(t, patient, held)
+	mustAcquire(t, patient, verified)
 	holder := claimFor("handed")
-	mustAcquire(t, b, holder)
+	mustAcquire(t, patient, holder)
 	w := newWaiter(b, "p")
 	inLine := w.join(t, "handed")
 	replica.Stop()
@@ -113,10 +114,11 @@ func TestAGrantThatTooFewReplicasHaveIsUndone(t *testing.T) {
 
 	replica.Cont()
 	eventually(t, "the replica is back", func() bool { return b.Ping(t.Context()) == nil })
-	if err := renewOne(t.Context(), b, held); err != nil {
+	if err := renewOne(t.Context(), patient, held); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	mustAcquire(t, b, claimFor(testKey))
+	mustAcquire(t, patient, claimFor(testKey))
+	w.b = patient
 	w.get(t, claimFor("handed"))
 }
 
@@ -222,7 +224,7 @@ func TestWithoutPermissionToWaitNothingIsGranted(t *testing.T) {
 func TestReplicasAreWaitedForBehindSentinelsAndInClusters(t *testing.T) {
 	t.Parallel()
 	c := redistest.ClusterConfig{}.StartCluster(t)
-	b := openCluster(t, c, Config{MinReplicas: 1, StoreTimeout: time.Second})
+	b := openCluster(t, c, Config{MinReplicas: 1})
 	keys := make(map[*redistest.Server]locker.Key)
 	for _, master := range c.Nodes[:3] {
 		keys[master] = keysOf(t, b, master, 1)[0]
@@ -249,10 +251,12 @@ func TestReplicasAreWaitedForBehindSentinelsAndInClusters(t *testing.T) {
 	b = openSentinel(t, s, Config{MinReplicas: 1})
 	mustAcquire(t, b, claimFor("before"))
 	next := s.Failover()
+	attempts := 0
 	eventually(t, "a grant after the failover", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := b.Acquire(ctx, claimFor("after"))
+		attempts++ // a key of its own for each: one whose answer is lost stays taken
+		_, err := b.Acquire(ctx, claimFor(locker.Key(fmt.Sprint("after", attempts))))
 		return err == nil
 	})
 	if !masterIs(b, next) || !strings.HasPrefix(next.Do("INFO", "replication").(string), "#") {

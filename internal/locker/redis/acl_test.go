@@ -39,7 +39,7 @@ func TestThePermissionsInAClusterSufficeAndAreNeeded(t *testing.T) {
 		t.Errorf("renew while it moves: %v", err)
 	}
 	m.End()
-	c.Failover(name)
+	c.Failover(name).AwaitReplicated(1)
 	if err := renewOne(t.Context(), b, held); err != nil {
 		t.Errorf("renew after a failover: %v", err)
 	}

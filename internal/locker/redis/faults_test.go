@@ -149,7 +149,7 @@ func TestABusyServerRefusesForCertainAndIsLeftAlone(t *testing.T) {
 		_, err := busy.Do("EVAL", `redis.call('SET', 'written', '1')
 			local start = redis.call('TIME')
 			repeat local now = redis.call('TIME')
-			until (now[1] - start[1]) * 1000000 + now[2] - start[2] > 700000`, 0)
+			until (now[1] - start[1]) * 1000000 + now[2] - start[2] > 2000000`, 0)
 		ended <- err
 	}()
 	eventually(t, "the server is busy", func() bool {
@@ -243,7 +243,9 @@ func TestAServerMayBeDownWhenTheBackendIsMade(t *testing.T) {
 
 func TestAFrozenServerHoldsNobodyLongerThanTheTimeout(t *testing.T) {
 	t.Parallel()
-	const timeout, slack = 300 * time.Millisecond, 500 * time.Millisecond
+	// The slack is for a machine that is busy with something else; who waited for
+	// the server would wait for as long as it is frozen.
+	const timeout, slack = 300 * time.Millisecond, 10 * time.Second
 	server := redistest.Start(t)
 	b := open(t, server, Config{StoreTimeout: timeout})
 	if err := b.Warm(t.Context()); err != nil {
@@ -288,12 +290,14 @@ func TestAFrozenServerHoldsNobodyLongerThanTheTimeout(t *testing.T) {
 func TestARequestHeldUpByAFrozenServerIsNotExecutedAfterItsTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	b := open(t, server, Config{StoreTimeout: 300 * time.Millisecond})
+	b := open(t, server, Config{})
 	mustAcquire(t, b, claimFor("other"))
 	server.Stop()
 	c := claimFor(testKey)
 	c.NotAfter = locker.BootTime().Add(300 * time.Millisecond)
-	_, err := b.Acquire(t.Context(), c)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ctx, c)
 	wantStoreError(t, "acquire", err, locker.StoreTimeout, false)
 	eventually(t, "the claim's time is over", func() bool { return locker.BootTime() > c.NotAfter })
 	server.Cont()
@@ -370,7 +374,7 @@ func TestAServerThatAcceptsAndSaysNothingIsUnavailableForCertain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	b, err := New(Config{Addrs: []Address{TCP(mute.Addr().String())}, StoreTimeout: 100 * time.Millisecond})
+	b, err := New(Config{Addrs: []Address{TCP(mute.Addr().String())}, StoreTimeout: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

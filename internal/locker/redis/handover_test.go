@@ -168,7 +168,7 @@ func TestAHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 		for _, line := range strings.Split(server.Do("INFO", "commandstats").(string), "\r\n") {
 			var calls float64
 			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-			if _, err := fmt.Sscanf(rest, "calls=%f", &calls); err != nil {
+			if _, err := fmt.Sscanf(rest, "calls=%f", &calls); err != nil || name == "subscribe" { // which time alone calls for
 				continue
 			}
 			if name == "evalsha" || name == "eval" {

@@ -96,7 +96,7 @@ func TestADeadMasterIsUnavailableUntilTheSentinelsHaveAnother(t *testing.T) {
 			began := time.Now()
 			err := b.Renew(ctx, []locker.Renewal{renewalOf(c)})[0].Err
 			cancel()
-			if took := time.Since(began); took > 2*time.Second {
+			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("an answer took %v", took)
 			}
 			if next == nil {
@@ -111,7 +111,7 @@ func TestADeadMasterIsUnavailableUntilTheSentinelsHaveAnother(t *testing.T) {
 			if !errors.As(err, &failure) {
 				t.Fatalf("renew: %v", err)
 			}
-			if next != nil && time.Since(since) > 10*time.Second {
+			if next != nil && time.Since(since) > 30*time.Second {
 				t.Fatalf("the new master is not used: %v", err)
 			}
 		}
@@ -125,12 +125,18 @@ func TestADeadMasterIsUnavailableUntilTheSentinelsHaveAnother(t *testing.T) {
 		} else {
 			old.Cont()
 		}
-		mustAcquire(t, b, claimFor(locker.Key(fmt.Sprint("after", kill))))
+		unhurried, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := b.Acquire(unhurried, claimFor(locker.Key(fmt.Sprint("after", kill)))); err != nil {
+			t.Fatalf("acquire: %v", err)
+		}
 		if _, ok := old.Get(b.keys.lock(locker.Key(fmt.Sprint("after", kill)))); ok && old.Role() == "master" {
 			t.Error("the old master was asked")
 		}
 		s.AwaitReplicas(next, len(s.Servers)-1)
-		if err := releaseOne(t.Context(), b, c); err != nil {
+		unhurried, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := releaseOne(unhurried, b, c); err != nil {
 			t.Errorf("release: %v", err)
 		}
 	}
