@@ -46,13 +46,13 @@ func TestAnAnswerThatWasTakenIsToldOfWhileItsConnectionIsOpen(t *testing.T) {
 		for id := locker.GrantID(1); id < 10; id++ { // the first ones are acknowledged faster
 			c.send(post)
 			c.answerStatus(http.StatusCreated)
-			locks.awaitArrived(t, id, 2*time.Second)
+			locks.awaitArrived(t, id, patience)
 			if got, _ := locks.fate(id); got != fateOpen {
 				t.Fatalf("grant %d is %s while its connection is open", id, got)
 			}
 		}
 		_ = c.Conn.Close()
-		locks.awaitFate(t, 9, fateCleared, 2*time.Second)
+		locks.awaitFate(t, 9, fateCleared, patience)
 	})
 }
 
@@ -68,7 +68,7 @@ func TestAnAnswerThatIsNotReadYetIsNotToldOf(t *testing.T) {
 		t.Fatal("it was told as arrived")
 	}
 	c.answerStatus(http.StatusCreated)
-	locks.awaitArrived(t, 1, 2*time.Second)
+	locks.awaitArrived(t, 1, patience)
 }
 
 func TestAnAnswerThatWasNotTakenIsGivenBackAndNotToldOf(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAnAnswerThatWasNotTakenIsGivenBackAndNotToldOf(t *testing.T) {
 	c.send(post)
 	c.awaitUnread()
 	_ = c.Conn.Close() // with input unread, as a kernel does for a process that is killed
-	locks.awaitFate(t, 1, fateGivenBack, 4*time.Second)
+	locks.awaitFate(t, 1, fateGivenBack, patience)
 	if locks.told(1) {
 		t.Error("it was told as arrived")
 	}
@@ -91,7 +91,7 @@ func TestWithoutAJournalNobodyIsToldOfArrivals(t *testing.T) {
 	c.send(post)
 	c.answerStatus(http.StatusCreated)
 	_ = c.Conn.Close()
-	locks.awaitFate(t, 1, fateCleared, 2*time.Second)
+	locks.awaitFate(t, 1, fateCleared, patience)
 	if locks.told(1) {
 		t.Error("it was told as arrived")
 	}

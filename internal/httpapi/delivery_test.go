@@ -128,7 +128,7 @@ func TestAReadAnswerIsDelivered(t *testing.T) {
 			t.Fatalf("grant is %s while its connection is open", got)
 		}
 		_ = c.Conn.Close()
-		locks.awaitFate(t, 1, fateCleared, 2*time.Second)
+		locks.awaitFate(t, 1, fateCleared, patience)
 	})
 }
 
@@ -158,7 +158,7 @@ func TestEveryCurlThatExitsKeepsItsLock(t *testing.T) {
 		}
 		wg.Wait()
 		for id := range locker.GrantID(rounds) {
-			locks.awaitFate(t, id+1, fateCleared, 2*time.Second)
+			locks.awaitFate(t, id+1, fateCleared, patience)
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestAnAnswerThatIsNotReadIsGivenBack(t *testing.T) {
 				c.send(post)
 				c.awaitUnread()
 				leave(c)
-				locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
+				locks.awaitFate(t, 1, fateGivenBack, patience)
 			})
 		}
 	})
@@ -211,7 +211,7 @@ func TestCallersThatLeaveAtAnyMomentLeaveNoLock(t *testing.T) {
 			time.Sleep(time.Duration(random.IntN(500)) * time.Microsecond)
 			leave[i%len(leave)](c)
 		}
-		locks.awaitCount(t, rounds, 2*time.Second)
+		locks.awaitCount(t, rounds, patience)
 	})
 }
 
@@ -251,7 +251,7 @@ func TestAGrantIsGivenBackIfTheCallerEndedJustBeforeTheAnswer(t *testing.T) {
 		c := dial(t, network, address)
 		c.send(post)
 		c.closeWrite()
-		locks.awaitFate(t, 7, fateGivenBack, 2*time.Second)
+		locks.awaitFate(t, 7, fateGivenBack, patience)
 		if body := c.answerStatus(http.StatusBadRequest); strings.Contains(body, "fencing_token") {
 			t.Errorf("a caller that had left was told of the grant: %s", body)
 		}
@@ -277,7 +277,7 @@ func TestAnAnswerThatCannotBeWrittenIsGivenBack(t *testing.T) {
 		st, _, _ := locks.Acquire(t.Context(), locker.Request{Key: "k"})
 		written <- a.deliver(w, r, st, func() error { _, err := w.Write([]byte("answer")); return err })
 	}()
-	locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
+	locks.awaitFate(t, 1, fateGivenBack, patience)
 	_ = far.Close()
 	_ = c.Close()
 	locks.checkLedger(t)
@@ -320,8 +320,8 @@ func TestAReusedConnectionKeepsTheFirstLockIfALaterAnswerIsNotRead(t *testing.T)
 		c.send(strings.Replace(post, "/k", "/l", 1))
 		c.awaitUnread()
 		_ = c.Conn.Close()
-		locks.awaitFate(t, 2, fateGivenBack, 2*time.Second)
-		locks.awaitFate(t, 1, fateCleared, 2*time.Second)
+		locks.awaitFate(t, 2, fateGivenBack, patience)
+		locks.awaitFate(t, 1, fateCleared, patience)
 	})
 }
 
@@ -346,7 +346,7 @@ func TestARequestSentAheadOfTheAnswerProvesNothing(t *testing.T) {
 		c.send("GET /locks HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		c.awaitUnread()
 		_ = c.Conn.Close()
-		locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
+		locks.awaitFate(t, 1, fateGivenBack, patience)
 	})
 }
 
@@ -393,7 +393,7 @@ func TestACallerThatEndsItsSideAfterTheAnswerAndReadsNothing(t *testing.T) {
 			c.send(post)
 			c.awaitUnread()
 			c.closeWrite()
-			locks.awaitFate(t, 1, want, settleTime+2*time.Second)
+			locks.awaitFate(t, 1, want, patience)
 		})
 	}
 }
@@ -411,7 +411,7 @@ func TestWhereTheServerEndsTheConnectionTheCallersEndDecides(t *testing.T) {
 			c.send(chunkedPost)
 			c.answerStatus(http.StatusCreated)
 			_ = c.Conn.Close()
-			locks.awaitFate(t, 1, fateCleared, 2*time.Second)
+			locks.awaitFate(t, 1, fateCleared, patience)
 		})
 		t.Run("unread", func(t *testing.T) {
 			locks := newFakeLocks()
@@ -420,7 +420,7 @@ func TestWhereTheServerEndsTheConnectionTheCallersEndDecides(t *testing.T) {
 			c.send(chunkedPost)
 			c.awaitUnread()
 			_ = c.Conn.Close()
-			locks.awaitFate(t, 1, fateGivenBack, 2*time.Second)
+			locks.awaitFate(t, 1, fateGivenBack, patience)
 		})
 		t.Run("read and kept open", func(t *testing.T) {
 			locks := newFakeLocks()
@@ -428,7 +428,7 @@ func TestWhereTheServerEndsTheConnectionTheCallersEndDecides(t *testing.T) {
 			c := dial(t, network, address)
 			c.send(chunkedPost)
 			c.answerStatus(http.StatusCreated)
-			locks.awaitFate(t, 1, fateCleared, lingerTime+2*time.Second)
+			locks.awaitFate(t, 1, fateCleared, patience)
 		})
 	})
 }
@@ -436,23 +436,24 @@ func TestWhereTheServerEndsTheConnectionTheCallersEndDecides(t *testing.T) {
 func TestAShutdownClosesIdleConnectionsAtOnceAndKeepsDeliveredLocks(t *testing.T) {
 	onEveryNetwork(t, func(t *testing.T, network string) {
 		const clients = 50
-		locks := newFakeLocks()
-		s, address := serve(t, network, testConfig(locks))
-		for range clients {
-			c := dial(t, network, address)
-			c.send(post)
-			c.answerStatus(http.StatusCreated)
-		}
-		began := time.Now()
-		if err := s.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > lingerTime {
-			t.Errorf("shutdown took %s", took)
-		}
-		for id := range locker.GrantID(clients) {
-			locks.awaitFate(t, id+1, fateCleared, time.Second)
-		}
+		promptly(t, "the shutdown", lingerTime, func() time.Duration {
+			locks := newFakeLocks()
+			s, address := serve(t, network, testConfig(locks))
+			for range clients {
+				c := dial(t, network, address)
+				c.send(post)
+				c.answerStatus(http.StatusCreated)
+			}
+			began := time.Now()
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			for id := range locker.GrantID(clients) {
+				locks.awaitFate(t, id+1, fateCleared, patience)
+			}
+			return took
+		})
 	})
 }
 
@@ -470,7 +471,7 @@ func TestALockToldAgainIsSettledOnceForEachAnswer(t *testing.T) {
 		c.answerStatus(http.StatusOK)
 	}
 	_ = c.Conn.Close()
-	locks.awaitFate(t, 5, fateCleared, 2*time.Second)
+	locks.awaitFate(t, 5, fateCleared, patience)
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		locks.mu.Lock()

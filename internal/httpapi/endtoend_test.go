@@ -41,7 +41,7 @@ func newSidecar(t *testing.T, network string, backend locker.Backend, alter ...f
 // newSidecarAt is newSidecar with a clock of its own.
 func newSidecarAt(t *testing.T, network string, backend locker.Backend, now locker.Clock, alter ...func(*Server)) *sidecar {
 	t.Helper()
-	l, err := locker.New(locker.Config{Holder: "shop/web-0", Now: now}, backend, unwatched{})
+	l, err := locker.New(locker.Config{Holder: "shop/web-0", StoreTimeout: patience, Now: now}, backend, unwatched{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAGrantIsNotToldOnceItIsOver(t *testing.T) {
 		for _, target := range []string{"/locks/k", "/locks/k?wait=30s", "/locks/k?bind=connection"} {
 			var asleep atomic.Int64
 			now := func() locker.Instant { return locker.BootTime().Add(time.Duration(asleep.Load())) }
-			l, err := locker.New(locker.Config{Now: now}, memory.New(memory.Config{Now: now}), unwatched{})
+			l, err := locker.New(locker.Config{StoreTimeout: patience, Now: now}, memory.New(memory.Config{Now: now}), unwatched{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,6 +211,21 @@ func awaitFree(t *testing.T, store locker.Inspector, key locker.Key, within time
 	}
 }
 
+// awaitNobody waits until all that has been sent so far was served, and the
+// connections over which it came are closed.
+func (s *Server) awaitNobody(t *testing.T, network, address string) {
+	t.Helper()
+	last := dial(t, network, address)
+	last.send(refused)
+	last.answerStatus(http.StatusMethodNotAllowed) // those before it have been accepted
+	_ = last.Conn.Close()
+	for deadline := time.Now().Add(2 * patience); s.conns.open.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are open", s.conns.open.Load())
+		}
+	}
+}
+
 func TestCallersThatLeaveAroundTheGrantLeaveTheKeyFree(t *testing.T) {
 	const rounds = 300
 	onEveryNetwork(t, func(t *testing.T, network string) {
@@ -218,7 +233,8 @@ func TestCallersThatLeaveAroundTheGrantLeaveTheKeyFree(t *testing.T) {
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 1))
 		store := &slow{Backend: memory.New(memory.Config{}), random: rand.New(rand.NewPCG(seed, 2))}
-		s := newSidecar(t, network, store)
+		var server *Server
+		s := newSidecar(t, network, store, func(s *Server) { server = s })
 		key := func(i int) locker.Key { return locker.Key(fmt.Sprint("k", i)) }
 		for i := range rounds {
 			c := dial(t, network, s.address)
@@ -230,8 +246,9 @@ func TestCallersThatLeaveAroundTheGrantLeaveTheKeyFree(t *testing.T) {
 				_ = c.Conn.Close()
 			}
 		}
+		server.awaitNobody(t, network, s.address)
 		for i := range rounds {
-			awaitFree(t, store, key(i), 2*time.Second)
+			awaitFree(t, store, key(i), patience)
 		}
 		if st := s.Stats(); st.Held != 0 {
 			t.Errorf("%d locks are still held", st.Held)
@@ -251,7 +268,7 @@ func TestADeleteWhoseCallerLeavesAtOnceIsCarriedOut(t *testing.T) {
 			c := dial(t, network, s.address)
 			c.send("DELETE /locks/" + string(key) + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			_ = c.Conn.Close()
-			awaitFree(t, store, key, 2*time.Second)
+			awaitFree(t, store, key, patience)
 		}
 	})
 }
@@ -281,9 +298,20 @@ func TestAGuardedShutdownDropsWhatIsClearedAndSparesWhoIsStillConnected(t *testi
 		gone.send("POST /locks/gone HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		gone.answerStatus(201)
 		_ = gone.Conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		counts := s.Locker.Shutdown(ctx, locker.ModeGuarded, 500*time.Millisecond)
+		var over sync.WaitGroup
+		over.Go(func() {
+			defer cancel()
+			for ctx.Err() == nil {
+				if o, err := store.Inspect(ctx, "gone"); err == nil && o.State == locker.OccupancyFree {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		counts := s.Locker.Shutdown(ctx, locker.ModeGuarded, patience)
+		over.Wait()
 		if counts.Dropped != 1 || counts.Left != 1 {
 			t.Errorf("%+v, want one dropped and one left", counts)
 		}

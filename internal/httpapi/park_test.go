@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -85,31 +84,34 @@ func TestWhatBecameOfAnAnswerIsKnownAfterParking(t *testing.T) {
 		s.awaitParked(t, 2)
 		_ = read.Conn.Close()
 		_ = unread.Conn.Close()
-		locks.awaitFate(t, 1, fateCleared, 2*time.Second)
-		locks.awaitFate(t, 2, fateGivenBack, 2*time.Second)
+		locks.awaitFate(t, 1, fateCleared, patience)
+		locks.awaitFate(t, 2, fateGivenBack, patience)
 	})
 }
 
 func TestAShutdownClosesParkedConnectionsAtOnce(t *testing.T) {
 	onEveryNetwork(t, func(t *testing.T, network string) {
-		locks := newFakeLocks()
-		s, address := parking(t, network, locks)
-		told, silent := dial(t, network, address), dial(t, network, address)
-		told.send(post)
-		told.answerStatus(http.StatusCreated)
-		s.awaitParked(t, 2)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		began := time.Now()
-		if err := s.Shutdown(ctx); err != nil || time.Since(began) > time.Second {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-		for _, c := range []*client{told, silent} {
-			if _, err := c.r.ReadByte(); err != io.EOF {
-				t.Errorf("%v, want the end of the connection", err)
+		promptly(t, "the shutdown", lingerTime, func() time.Duration {
+			locks := newFakeLocks()
+			s, address := parking(t, network, locks)
+			told, silent := dial(t, network, address), dial(t, network, address)
+			told.send(post)
+			told.answerStatus(http.StatusCreated)
+			s.awaitParked(t, 2)
+			began := time.Now()
+			if err := s.Shutdown(t.Context()); err != nil {
+				t.Error(err)
 			}
-		}
-		locks.awaitFate(t, 1, fateCleared, time.Second)
+			took := time.Since(began)
+			for _, c := range []*client{told, silent} {
+				_ = c.SetReadDeadline(time.Now().Add(patience))
+				if _, err := c.r.ReadByte(); err != io.EOF {
+					t.Errorf("%v, want the end of the connection", err)
+				}
+			}
+			locks.awaitFate(t, 1, fateCleared, patience)
+			return took
+		})
 	})
 }
 

@@ -244,7 +244,7 @@ func TestHeadAnswersWithoutABody(t *testing.T) {
 
 func TestSlowHeadersAreCutOffAndOthersAreServed(t *testing.T) {
 	s := New(testConfig(newFakeLocks()))
-	s.http.ReadHeaderTimeout = 100 * time.Millisecond
+	s.http.ReadHeaderTimeout = 500 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
