@@ -121,7 +121,7 @@ func TestAHeartbeatKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	forEach(t, beating, func(t *testing.T, command []string) {
 		p := sidecar.Start(t)
-		x := start(t, p, append(command, "job", "80")...) // longer than its TTL
+		x := start(t, p, append(command, "job", "140")...) // longer than its TTL
 		x.waitLine("held ")
 		x.waitLine("done")
 		x.wantExit(0)

@@ -10,14 +10,14 @@ import (
 
 // walkLosses takes locks away in the store.
 func walkLosses(w *walk, server *redistest.Server) {
-	s := w.stream(201, acquire("k", "bind=connection&ttl=1s"))
+	s := w.stream(201, acquire("k", "bind=connection&ttl=5s")) // renewed in time also by one who stands still for a while
 	s.await("held")
 	server.Do("DEL", "lock:k")
 	if data := s.await("lost"); data["cause"] != "gone" {
 		w.t.Errorf("told %v", data)
 	}
 	s.ended()
-	w.expect("201", acquire("k", "ttl=1s"))
+	w.expect("201", acquire("k", "ttl=5s"))
 	server.Do("SET", "lock:k", "another", "PX", "60000")
 	sidecar.Eventually(w.t, "the loss is told", func() bool { return w.send(get("k", "")).status == http.StatusGone })
 	if a := w.expect("410 lost", get("k", "")); !strings.Contains(string(a.body), `"taken"`) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // stream is an answer that is being read.
@@ -22,6 +23,10 @@ type stream struct {
 func (w *walk) stream(status int, c call) *stream {
 	w.t.Helper()
 	response := w.open(c)
+	for again := 0; again < 10 && response.StatusCode != status && response.StatusCode == http.StatusServiceUnavailable; again++ {
+		time.Sleep(50 * time.Millisecond) // see unheard
+		response = w.open(c)
+	}
 	if kind := response.Header.Get("Content-Type"); response.StatusCode != status || kind != "text/event-stream" {
 		w.t.Fatalf("%s: %d as %q", c, response.StatusCode, kind)
 	}

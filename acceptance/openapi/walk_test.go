@@ -298,7 +298,7 @@ func walkMistakes(w *walk) {
 
 // walkStreams follows locks by events.
 func walkStreams(w *walk) {
-	bind := acquire("k", "bind=connection&ttl=1s&owner=w1")
+	bind := acquire("k", "bind=connection&ttl=5s&owner=w1")
 	bound := w.stream(201, bind)
 	if data := bound.await("held"); data["bind"] != "connection" {
 		w.t.Errorf("told %v", data)
@@ -317,9 +317,9 @@ func walkStreams(w *walk) {
 	bound = w.stream(201, acquire("k", "bind=connection&wait=1s"))
 	bound.await("held")
 	bound.close()
-	sidecar.Eventually(w.t, "the lock has ended with its connection", func() bool { return w.send(get("k", "")).status == http.StatusNotFound })
+	sidecar.Eventually(w.t, "the lock has ended with its connection", func() bool { return strings.Contains(string(w.send(get("k", "")).body), `"state":"free"`) })
 
-	bound = w.stream(201, acquire("k", "bind=connection&ttl=1s&max_hold=1s"))
+	bound = w.stream(201, acquire("k", "bind=connection&ttl=5s&max_hold=1s"))
 	if data := bound.await("lost"); data["cause"] != "max_hold" {
 		w.t.Errorf("told %v", data)
 	}

@@ -33,7 +33,7 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	// Only pages of processes that the tests have started are loaded, and in
 	// containers there is mostly nothing that a sandbox could be made of.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("lang", "en"))
+		chromedp.Flag("lang", "en"), chromedp.WSURLReadTimeout(2*time.Minute))
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator)
 	endBrowser = func() { end(); endAllocator() }
@@ -215,10 +215,10 @@ func get[T any](b *tab, expression string) T {
 // until returns once an expression is true.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !get[bool](b, "Boolean("+expression+")") {
 		if time.Now().After(deadline) {
-			b.t.Fatalf("not within 30 s: %s (%s)\nthe page says:\n%s\nthe console says: %q", what, expression, b.text(), b.console())
+			b.t.Fatalf("not within a minute: %s (%s)\nthe page says:\n%s\nthe console says: %q", what, expression, b.text(), b.console())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

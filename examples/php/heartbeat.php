@@ -7,7 +7,7 @@
 $url = getenv('LOCKSIDECAR_URL') ?: 'http://localhost:5625';
 $key = $argv[1];
 $steps = (int) ($argv[2] ?? 1000);
-$ttl = 3; // seconds; a step of work must take less than a third of it
+$ttl = 6; // seconds; a step of work must take less than a third of it
 
 // Sends a request and returns its status and answer.
 function call(string $method, string $path, array $parameters): array

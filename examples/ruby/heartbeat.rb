@@ -7,7 +7,7 @@ require 'json'
 require 'net/http'
 
 BASE = URI(ENV.fetch('LOCKSIDECAR_URL', 'http://localhost:5625'))
-TTL = 3 # seconds; a step of work must take less than a third of it
+TTL = 6 # seconds; a step of work must take less than a third of it
 
 # Sends a request and returns its status and answer.
 def call(method, path, parameters)
