@@ -128,12 +128,12 @@ func run(t *testing.T, mutate func(Harness, *mutant)) (failed []string) {
 			break
 		}
 		synctest.Test(t, func(t *testing.T) {
-			r := record(t, c, mutated(mutate))
+			r := record(t.Context(), c, mutated(mutate))
 			if r.skipped {
 				t.Errorf("%q was skipped", c.name)
 			}
 			if r.failed {
-				t.Logf("%s: %s", c.name, r.first)
+				t.Logf("%s: %s", c.name, r.said[0])
 				failed = append(failed, c.name)
 			}
 		})

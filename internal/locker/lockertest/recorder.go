@@ -3,9 +3,10 @@ package lockertest
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
-	"testing"
 )
 
 // recorder stands in for a *testing.T, so that a case can be seen to fail.
@@ -15,14 +16,16 @@ type recorder struct {
 	mu      sync.Mutex
 	failed  bool
 	skipped bool
-	first   string // what was said at the first failure
+	said    []string // at failures, and why it was skipped
 }
 
 var _ T = (*recorder)(nil)
 
 // record runs one case and returns how it went.
-func record(t *testing.T, c testCase, h Harness) *recorder {
-	r := &recorder{ctx: t.Context()}
+func record(ctx context.Context, c testCase, h Harness) *recorder {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &recorder{ctx: ctx}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -35,9 +38,30 @@ func record(t *testing.T, c testCase, h Harness) *recorder {
 func (r *recorder) fail(message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.failed {
-		r.failed, r.first = true, message
+	r.failed = true
+	r.said = append(r.said, where()+message)
+}
+
+// where names the line of a case that says something.
+func where() string {
+	callers := make([]uintptr, 20)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for {
+		f, more := frames.Next()
+		if name := filepath.Base(f.File); strings.HasPrefix(name, "cases_") || strings.HasPrefix(name, "property") {
+			return fmt.Sprintf("%s:%d: ", name, f.Line)
+		}
+		if !more {
+			return ""
+		}
 	}
+}
+
+// text returns what was said.
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.said, "\n")
 }
 
 func (r *recorder) Helper()                  {}
@@ -72,8 +96,14 @@ func (r *recorder) SkipNow() {
 	runtime.Goexit()
 }
 
-func (r *recorder) Skip(...any)          { r.SkipNow() }
-func (r *recorder) Skipf(string, ...any) { r.SkipNow() }
+func (r *recorder) Skip(args ...any) { r.Skipf("%s", fmt.Sprint(args...)) }
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.mu.Lock()
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+	r.mu.Unlock()
+	r.SkipNow()
+}
 
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
