@@ -163,6 +163,32 @@ func (b *Backend) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, 2*b.timeout)
 }
 
+// lastWords is for how long a caller whose time is over still listens. That of the
+// requests to members ends in the same instant, and what becomes known by that may
+// be certain: that a request was never sent, above all.
+const lastWords = 2 * time.Millisecond
+
+// heard returns once done is closed, or ctx is over; it says whether done is closed.
+func heard(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	var patience time.Duration
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else the requests go on
+		patience = lastWords
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // detached returns a context for requests that outlive the caller who waits for
 // a majority only. It ends when ctx was meant to, at the latest.
 func detached(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {

@@ -157,10 +157,7 @@ func (t *tally) judgeLocked(lock int, final bool) {
 
 // await returns the verdicts once all are decided, or ctx is over.
 func (t *tally) await(ctx context.Context) []locker.Verdict {
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-	}
+	heard(ctx, t.done)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for lock := range t.counts {

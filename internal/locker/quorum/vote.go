@@ -59,9 +59,7 @@ func (v *vote) hold() (locker.Grant, error) {
 			v.take(i, locker.Grant{}, errClosed, false)
 		}
 	}
-	select {
-	case <-v.done:
-	case <-v.ctx.Done():
+	if !heard(v.ctx, v.done) {
 		v.close()
 	}
 	v.mu.Lock()
