@@ -21,7 +21,7 @@ func TestTheEndOfAProcessEndsTheWaitForItsAnswer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), "no settings") {
 		t.Errorf("the error does not tell how it ended: %v", err)
 	}
-	if code, err := p.exitCode(time.Second); code != 3 || err != nil {
+	if code, err := p.exitCode(10 * time.Second); code != 3 || err != nil {
 		t.Errorf("exit code %d, %v; want 3", code, err)
 	}
 }
@@ -39,7 +39,7 @@ func TestAProcessThatWillNotEndIsKilled(t *testing.T) {
 		t.Error("it is said to have ended")
 	}
 	p.kill()
-	if code, err := p.exitCode(time.Second); code != -1 || err != nil {
+	if code, err := p.exitCode(10 * time.Second); code != -1 || err != nil {
 		t.Errorf("exit code %d, %v; want -1 for a signal", code, err)
 	}
 }

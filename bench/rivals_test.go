@@ -35,7 +35,7 @@ func TestEveryWaitingSubjectWaitsForItsTurn(t *testing.T) {
 				t.Errorf("%d sidecars", len(s.sidecars))
 			}
 			// compete fails if two have the lock at a time, or nobody has.
-			c := contest{during: 1500 * time.Millisecond, hold: time.Millisecond, polite: true}
+			c := contest{during: 2500 * time.Millisecond, hold: time.Millisecond, polite: true}
 			watch := watchUse(ctx, store, s.sidecars)
 			stints, err := c.competeAmong(ctx, s, instances, "k", watch.look)
 			if err != nil {

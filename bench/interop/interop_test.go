@@ -19,7 +19,7 @@ const (
 	pod  = "test/pod-0"
 
 	long  = time.Minute
-	short = 300 * time.Millisecond // a TTL that a test waits for
+	short = time.Second // a TTL that a test waits for, and a few calls fit into
 
 	patience = 10 * time.Second
 )

@@ -45,7 +45,9 @@ func peers(t *testing.T, socket string) []peer {
 
 func lockWithRedsync(rs *redsync.Redsync) func(context.Context, string, time.Duration) (peerLock, error) {
 	return func(ctx context.Context, name string, ttl time.Duration) (peerLock, error) {
-		mutex := rs.NewMutex(name, redsync.WithExpiry(ttl))
+		// By default it gives a server a twentieth of the TTL to answer, which is
+		// less than a busy machine may stop it for.
+		mutex := rs.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(10))
 		taken := (*redsync.ErrTaken)(nil)
 		if err := mutex.TryLockContext(ctx); errors.As(err, &taken) {
 			return peerLock{}, errHeld
