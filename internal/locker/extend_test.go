@@ -77,6 +77,29 @@ func TestALeaseThatAnUnansweredShorterOneBoundsIsRenewedInTime(t *testing.T) {
 	})
 }
 
+// What was told before it, and holds again after it, is not cut by a renewal.
+func TestAShorterLeaseThatWasCertainlyNotSetBoundsNoLaterOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		g := &gate{Backend: w.store}
+		s := w.sidecarOn("a", g, locker.Config{})
+		s.take(want("k", time.Minute))
+		g.set(func(g *gate) {
+			g.renew = func(_ context.Context, r []locker.Renewal) []locker.Verdict {
+				g.set(func(g *gate) { g.renew = nil })
+				return all(len(r), errDown)
+			}
+		})
+		short := 2 * time.Second
+		if _, err := s.Extend(context.Background(), "k", locker.Handle{}, locker.Changes{TTL: &short}); !errors.Is(err, errDown) {
+			t.Fatalf("got %v", err)
+		}
+		told := s.mustHold("k").ValidUntil
+		if st, err := s.Extend(context.Background(), "k", locker.Handle{}, locker.Changes{}); err != nil || st.ValidUntil < told {
+			t.Errorf("valid until %d, %v; %d was told before it was renewed", st.ValidUntil, err, told)
+		}
+	})
+}
+
 func TestAnExtensionThatCertainlyDidNotHappenLeavesTheNote(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := &gate{Backend: w.store}

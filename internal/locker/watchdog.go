@@ -135,7 +135,7 @@ func (l *Locker) concludeLocked(item extension, sent Instant, v Verdict, now Ins
 	if v.Err != nil && !CertainNo(v.Err) {
 		g.unanswered(item.ask.NotAfter)
 	}
-	if item.ask.Keep > 0 {
+	if item.ask.Keep > 0 && !CertainNo(v.Err) {
 		defer g.mayRepeat(item.ask.NotAfter, item.ttl)
 	}
 	if v.Err != nil && CertainNo(v.Err) && item.undo != nil {
