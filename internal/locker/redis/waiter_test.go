@@ -40,7 +40,7 @@ func (w *waiter) listen(t testing.TB) (stop func()) {
 // await waits for a hint of that kind and returns it.
 func (w *waiter) await(t testing.TB, kind locker.HintKind) locker.Hint {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	for {
 		select {
@@ -89,7 +89,7 @@ func (w *waiter) join(t testing.TB, key locker.Key) locker.Claim {
 // get asks until the claim is granted, and whenever it is to.
 func (w *waiter) get(t testing.TB, c locker.Claim) locker.Grant {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		grant, held := w.ask(t, c)
 		if held == nil {
