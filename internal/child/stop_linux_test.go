@@ -44,7 +44,7 @@ func wantGone(t *testing.T, pids ...int) {
 
 func TestNothingSurvivesTheEndOfTheLease(t *testing.T) {
 	t.Parallel()
-	s := how{}.run(t, order{Run: []string{"sh", "-c", stubborn}, ValidFor: 3 * second, KillAfter: second})
+	s := how{}.run(t, order{Run: []string{"sh", "-c", stubborn}, ValidFor: 6 * second, KillAfter: 3 * second})
 	pids := startsAll(t, s)
 	r, said := s.Result()
 	wantGone(t, pids...)
@@ -64,7 +64,7 @@ func TestTERMComesFirstAndLeavesTimeToTidyUp(t *testing.T) {
 	t.Parallel()
 	s := how{}.run(t, order{
 		Run:      []string{"sh", "-c", `trap "sleep 0.2; echo tidied up; exit 3" TERM; echo ready; while :; do sleep 0.01; done`},
-		ValidFor: 10 * second, KillAfter: 9 * second,
+		ValidFor: 15 * second, KillAfter: 11 * second,
 	})
 	s.Out.Next(t)
 	if got := s.Out.Next(t); got != "tidied up" {
@@ -76,8 +76,8 @@ func TestTERMComesFirstAndLeavesTimeToTidyUp(t *testing.T) {
 func TestRenewalsKeepTheCommandRunning(t *testing.T) {
 	t.Parallel()
 	s := how{}.run(t, order{
-		Run:      []string{"sh", "-c", `trap "exit 3" TERM; echo ready; sleep 2.5 & wait $!; exit 5`},
-		ValidFor: second, KillAfter: 300 * ms,
+		Run:      []string{"sh", "-c", `trap "exit 3" TERM; echo ready; sleep 5 & wait $!; exit 5`},
+		ValidFor: 4 * second, KillAfter: 300 * ms,
 	})
 	s.Out.Next(t)
 	s.Order(order{News: &News{ValidUntil: locker.BootTime().Add(time.Minute)}})
@@ -124,17 +124,19 @@ func TestWhatTheCommandLeavesInItsGroupEndsBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	s := how{}.run(t, order{
 		Run: []string{"sh", "-c", `
-			sh -c 'trap "" TERM; while :; do sleep 0.05; done' & echo $!
+			trap "exit 7" USR1
+			sh -c 'trap "" TERM; echo ready; while :; do sleep 0.05; done' & echo $!
 			sh -c 'trap "echo polite; exit" TERM; echo ready; while :; do sleep 0.01; done' & echo $!
-			setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.5; exit 7`},
+			setsid sh -c 'echo $$; exec sleep 1000' & while :; do sleep 0.01; done`},
 		ValidFor: time.Hour, KillAfter: second,
 	})
 	var pids []int
-	for len(pids) < 3 {
+	for range 5 {
 		if line := s.Out.Next(t); line != "ready" {
 			pids = append(pids, atoi(t, line))
 		}
 	}
+	s.Signal(syscall.SIGUSR1)
 	s.WantResult(Result{Code: 7})
 	var left int
 	for _, pid := range pids {
@@ -241,12 +243,13 @@ func TestTheKernelKillsTheCommandEvenWithoutTheWarden(t *testing.T) {
 
 func TestACommandOutlivesItsWarden(t *testing.T) {
 	t.Parallel()
-	s := supervised(t, "sh", "-c", "echo; sleep 0.5; exit 4")
+	s := supervised(t, "sh", "-c", "trap 'sleep 0.5; exit 4' USR1; echo; while :; do sleep 0.01; done")
 	s.Out.Next(t)
 	if err := syscall.Kill(wardenOf(s), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.Order(order{News: &News{ValidUntil: locker.BootTime().Add(time.Hour)}}) // tells nobody
+	s.Signal(syscall.SIGUSR1)
 	s.WantResult(Result{Code: 4})
 }
 
@@ -285,7 +288,7 @@ func TestAWardenThatWasStoppedHearsWhatItWasToldMeanwhile(t *testing.T) {
 func TestASupervisorThatIsStoppedAsItStartsTheCommand(t *testing.T) {
 	t.Parallel()
 	for range 3 {
-		s := how{Wrap: []string{"env", "GOMAXPROCS=1"}}.run(t, order{Run: []string{"sh", "-c", `kill -STOP $PPID; echo $$; while :; do sleep 0.05; done`}, ValidFor: 2 * second, KillAfter: 100 * ms})
+		s := how{Wrap: []string{"env", "GOMAXPROCS=1"}}.run(t, order{Run: []string{"sh", "-c", `kill -STOP $PPID; echo $$; while :; do sleep 0.05; done`}, ValidFor: 3 * second, KillAfter: 100 * ms})
 		pid := atoi(t, s.Out.Next(t))
 		eventually(t, "the command is killed", func() bool { return gone(pid) })
 		s.Signal(syscall.SIGCONT)
@@ -295,12 +298,13 @@ func TestASupervisorThatIsStoppedAsItStartsTheCommand(t *testing.T) {
 
 func TestTheWardenGoesWithTheCommandEvenIfItIsStopped(t *testing.T) {
 	t.Parallel()
-	s := supervised(t, "sh", "-c", "echo; sleep 0.3")
+	s := supervised(t, "sh", "-c", "trap exit USR1; echo; while :; do sleep 0.01; done")
 	s.Out.Next(t)
 	warden := wardenOf(s)
 	if err := syscall.Kill(warden, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	s.Signal(syscall.SIGUSR1)
 	s.WantResult(Result{})
 	if _, found := readProcess(warden); found {
 		t.Error("the warden is left")
@@ -309,7 +313,7 @@ func TestTheWardenGoesWithTheCommandEvenIfItIsStopped(t *testing.T) {
 
 func TestASupervisorThatIsStoppedDoesNotLetTheCommandOutliveTheLease(t *testing.T) {
 	t.Parallel()
-	s := how{}.run(t, order{Run: []string{"sh", "-c", stubborn}, ValidFor: 2 * second, KillAfter: 500 * ms})
+	s := how{}.run(t, order{Run: []string{"sh", "-c", stubborn}, ValidFor: 4 * second, KillAfter: 500 * ms})
 	pids := startsAll(t, s)
 	s.Signal(syscall.SIGSTOP)
 	for _, pid := range pids {
@@ -322,9 +326,9 @@ func TestASupervisorThatIsStoppedDoesNotLetTheCommandOutliveTheLease(t *testing.
 
 func TestACommandThatEndsWhileItsSupervisorIsStoppedHasEndedByItself(t *testing.T) {
 	t.Parallel()
-	s := how{}.run(t, order{Run: []string{"sh", "-c", "echo $$; sleep 0.2; exit 6"}, ValidFor: 2 * second, KillAfter: 100 * ms})
+	s := how{}.run(t, order{Run: []string{"sh", "-c", "echo $$; sleep 0.2; exit 6"}, ValidFor: 3 * second, KillAfter: 100 * ms})
 	pid := atoi(t, s.Out.Next(t))
-	over := locker.BootTime().Add(2 * second)
+	over := locker.BootTime().Add(3 * second)
 	s.Signal(syscall.SIGSTOP)
 	eventually(t, "the lease is over", func() bool { return gone(pid) && locker.BootTime() > over })
 	s.Signal(syscall.SIGCONT)
@@ -398,10 +402,10 @@ func TestAfterAStopTheKILLComesFirst(t *testing.T) {
 	}
 	s := how{Wrap: []string{"unshare", "--pid", "--fork", "--kill-child"}}.run(t, order{
 		Run:      []string{"sh", "-c", `trap "echo got TERM" TERM; echo ready; while :; do sleep 0.01; done`},
-		ValidFor: 2 * second, KillAfter: 500 * ms,
+		ValidFor: 4 * second, KillAfter: 500 * ms,
 	})
 	s.Out.Next(t)
-	over := locker.BootTime().Add(2 * second)
+	over := locker.BootTime().Add(4 * second)
 	all, _ := processes()
 	one := descendants(all, s.Pid())[0].pid
 	if err := syscall.Kill(one, syscall.SIGSTOP); err != nil {
