@@ -91,6 +91,7 @@ func (w *wire) ask(method, target, form string) answer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	a.again = func() answer { return w.ask(method, target, form) }
 	return a
 }
 
@@ -150,10 +151,11 @@ func (w *wire) reset() {
 	_ = w.Close()
 }
 
-// endSending ends our side, and still reads.
+// endSending ends our side, unless the other one has ended all, and still
+// reads.
 func (w *wire) endSending() {
 	w.t.Helper()
-	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil && !errors.Is(err, syscall.ENOTCONN) {
 		w.t.Fatal(err)
 	}
 }
