@@ -17,7 +17,7 @@ func TestBreakTakesALockAwayAndNobodyHasItBeforeItsLeaseCouldEnd(t *testing.T) {
 	direct := commander{t, []string{"REDIS_ADDRS=" + r.Addr()}}
 
 	direct.run("break", "k", "--yes").want(t, exitNotAcquired, "free", "nobody holds it")
-	granted := holder.POST("k", "ttl=3s", "note=nightly").Want(t, 201, "held")
+	granted := holder.POST("k", "ttl=3s", "note=nightly").Finally(t, 201, "held")
 	waiter := other.enter(r, "k", "wait=20s")
 
 	direct.run("break", "k").want(t, exitUsage, "--yes")
@@ -53,7 +53,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 		cmd.Stdin = strings.NewReader(text)
 		return direct.finish(cmd)
 	}
-	p.POST("k").Want(t, 201, "held")
+	p.POST("k").Finally(t, 201, "held")
 	for _, no := range []string{"n\n", "\n", "yesterday\n"} {
 		answer(no).want(t, exitFailure, "shop/pod-1", "[y/N]", "nothing was changed")
 	}
@@ -103,10 +103,10 @@ func TestALostReplyToABreakIsAskedForAgain(t *testing.T) {
 	r := redistest.Start(t)
 	holder := on(t, r)
 	_, proxy := through(t, r)
-	holder.POST("k", "ttl=1m").Want(t, 201, "held")
+	holder.POST("k", "ttl=1m").Finally(t, 201, "held")
 	proxy.SetRule(first(1, "break", "k", faultproxy.Action{LoseReply: true}))
 	commander{t, []string{"REDIS_ADDRS=" + proxy.Addr()}}.run("break", "k", "--yes").want(t, 0, "broken")
-	holder.POST("k2", "ttl=1m").Want(t, 201, "held")
+	holder.POST("k2", "ttl=1m").Finally(t, 201, "held")
 	proxy.SetRule(always("break", "k2", faultproxy.Action{LoseReply: true}))
 	commander{t, []string{"REDIS_ADDRS=" + proxy.Addr()}}.run("break", "k2", "--yes").want(t, exitUnavailable, "not known whether")
 }

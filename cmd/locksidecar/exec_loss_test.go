@@ -26,7 +26,7 @@ func TestAWorkerIsDeadBeforeAnotherHoldsItsLock(t *testing.T) {
 		proxy := faultproxy.Start(t, "tcp", r.Addr())
 		w := make(t, proxy.Addr(), "HOLDER=victim")
 		rival := make(t, r.Addr(), "HOLDER=rival")
-		for _, ttl := range []time.Duration{time.Second, 3 * time.Second} {
+		for _, ttl := range []time.Duration{3 * time.Second, 6 * time.Second} {
 			j := newJournal(t)
 			s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", ttl.String(), "--kill-after", (ttl / 3).Truncate(time.Millisecond).String(), "k")
 			victim := j.await("begins", 0)
@@ -34,20 +34,18 @@ func TestAWorkerIsDeadBeforeAnotherHoldsItsLock(t *testing.T) {
 			eventually(t, 20*time.Second, "the other is in line", func() bool { return places(r, "k") == 1 })
 			cut := locker.BootTime()
 			cutOff(proxy)
+			term, dead := j.termed(victim.Pid), j.dead(victim.Pid)
 			s.WantExit(exitLost, "not been renewed in time")
 			ended := locker.BootTime()
 			other.WantExit(0)
-			if !processGone(victim.Pid) {
-				t.Error("the worker still runs")
-			}
 			closest, shifts := j.wantNoOverlap()
 			if len(shifts) != 2 {
 				t.Fatalf("%d workers have worked", len(shifts))
 			}
-			term := j.await("TERM", victim.Pid)
 			t.Logf("ttl %v: TERM %v after the cut, the last sign of life %v after that, the other began %v later; exec ended %v after the cut",
-				ttl, round(term.At.Sub(cut)), round(shifts[0].until.Sub(term.At)), round(closest), round(ended.Sub(cut)))
-			if worked := shifts[0].until.Sub(term.At); worked < ttl/4 {
+				ttl, round(term.Sub(cut)), round(shifts[0].until.Sub(term)), round(closest), round(ended.Sub(cut)))
+			// A third, unless exec stood still when TERM was due.
+			if worked := dead.Sub(term); worked < ttl/8 {
 				t.Errorf("it was killed %v after TERM", worked)
 			}
 			heal(proxy)
@@ -128,7 +126,7 @@ func TestALockThatIsTakenAwayStopsTheCommand(t *testing.T) {
 		w := make(t, r.Addr())
 		for name, take := range map[string]func(){
 			"vanished":      func() { r.Do("DEL", "lock:k") },
-			"somebody else": func() { r.Do("SET", "lock:k", "another", "PX", "1500") },
+			"somebody else": func() { r.Do("SET", "lock:k", "another", "PX", "60000") },
 		} {
 			j := newJournal(t)
 			s := w.startWorker(job{Journal: j.path}, "--ttl", "3s", "k")
@@ -140,9 +138,10 @@ func TestALockThatIsTakenAwayStopsTheCommand(t *testing.T) {
 			take()
 			s.WantExit(exitLost, name)
 			term := j.await("TERM", worker.Pid)
-			if after := term.At.Sub(took); after > 3*time.Second/3+time.Second {
+			if after := term.At.Sub(took); after > 3*time.Second/3+unevenness {
 				t.Errorf("%s: TERM came %v later", name, after)
 			}
+			r.Do("DEL", "lock:k") // another's
 			eventually(t, 20*time.Second, "the lock is free", func() bool { return isFree(r, "k") })
 		}
 	})
@@ -185,10 +184,11 @@ func TestAHoldThatIsOverStopsTheCommand(t *testing.T) {
 		r := redistest.Start(t)
 		w := make(t, r.Addr())
 		j := newJournal(t)
-		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", "2s", "--max-hold", "3s", "k")
+		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", "3s", "--max-hold", "6s", "k")
 		s.WantExit(exitLost)
 		shifts := j.shifts()
-		if worked := shifts[0].until.Sub(shifts[0].from); worked > 3*time.Second || worked < 2*time.Second {
+		// More than one lease, but for what its start has taken.
+		if worked := shifts[0].until.Sub(shifts[0].from); worked > 6*time.Second || worked < 3500*time.Millisecond {
 			t.Errorf("it worked for %v", worked)
 		}
 	})
@@ -203,15 +203,17 @@ func TestASidecarThatIsKilledStopsTheCommandAtOnce(t *testing.T) {
 		j := newJournal(t)
 		s := w.startWorker(job{Journal: j.path, Stubborn: stubborn}, "--ttl", "4s", "--kill-after", "1s", "k")
 		worker := j.await("begins", 0)
+		until := locker.Instant(w.sidecar.GET("k").Want(t, 200, "").JSON.ValidUntilMS * 1e6)
 		killed := locker.BootTime()
 		w.sidecar.Kill()
+		term, dead := j.termed(worker.Pid), j.dead(worker.Pid)
 		s.WantExit(exitLost, "nothing is heard")
-		term, last := j.await("TERM", worker.Pid), j.shifts()[0].until
-		if stubborn && last.Sub(term.At) < 900*time.Millisecond || last.Sub(killed) > 4*time.Second {
-			t.Errorf("it was killed %v after TERM", last.Sub(term.At))
+		last := j.shifts()[0].until
+		if stubborn && dead.Sub(term) < 900*time.Millisecond || last.Sub(killed) > 4*time.Second {
+			t.Errorf("it was killed %v after TERM", dead.Sub(term))
 		}
-		t.Logf("TERM came %v after the sidecar was killed, the last sign of life %v after that", round(term.At.Sub(killed)), round(last.Sub(term.At)))
-		if isFree(r, "k") {
+		t.Logf("TERM came %v after the sidecar was killed, the last sign of life %v after that", round(term.Sub(killed)), round(last.Sub(term)))
+		if isFree(r, "k") && locker.BootTime() < until {
 			t.Error("the lock is free although its lease is not over")
 		}
 		rival.startWorker(job{Journal: j.path, For: time.Millisecond}, "k").WantExit(0)
@@ -255,7 +257,11 @@ func TestAKilledExecEndsItsCommandAndFreesTheLock(t *testing.T) {
 		w := make(t, r.Addr(), "HOLDER=victim")
 		rival := make(t, r.Addr(), "HOLDER=rival")
 		j := newJournal(t)
-		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", "3s", "k")
+		ttl := 3 * time.Second
+		if w.sidecar != nil {
+			ttl = 15 * time.Second // of which ten are left
+		}
+		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", ttl.String(), "k")
 		worker := j.await("begins", 0)
 		other := rival.startWorker(job{Journal: j.path, For: time.Millisecond}, "k")
 		eventually(t, 20*time.Second, "the other is in line", func() bool { return places(r, "k") == 1 })
@@ -267,7 +273,7 @@ func TestAKilledExecEndsItsCommandAndFreesTheLock(t *testing.T) {
 		}
 		_, shifts := j.wantNoOverlap()
 		t.Logf("the worker's last sign of life came %v after the kill, the other began %v after it", round(shifts[0].until.Sub(killed)), round(shifts[1].from.Sub(killed)))
-		if w.sidecar != nil && shifts[1].from.Sub(killed) > 2*time.Second {
+		if w.sidecar != nil && shifts[1].from.Sub(killed) > 7*time.Second {
 			t.Error("the lock was not freed by the end of the connection")
 		}
 	})
@@ -281,7 +287,8 @@ func TestAnExecThatIsStoppedDoesNotLetItsCommandOutliveTheLease(t *testing.T) {
 		w := make(t, r.Addr(), "HOLDER=victim")
 		rival := make(t, r.Addr(), "HOLDER=rival")
 		j := newJournal(t)
-		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", "2s", "k")
+		const ttl = 4 * time.Second
+		s := w.startWorker(job{Journal: j.path, Stubborn: true}, "--ttl", ttl.String(), "k")
 		worker := j.await("begins", 0)
 		other := rival.startWorker(job{Journal: j.path, For: time.Millisecond}, "k")
 		eventually(t, 20*time.Second, "the other is in line", func() bool { return places(r, "k") == 1 })
@@ -289,7 +296,7 @@ func TestAnExecThatIsStoppedDoesNotLetItsCommandOutliveTheLease(t *testing.T) {
 		s.Signal(syscall.SIGSTOP)
 		eventually(t, 20*time.Second, "the worker is killed", func() bool { return processGone(worker.Pid) })
 		t.Logf("the last sign of life came %v after exec was stopped", round(j.shifts()[0].until.Sub(stopped)))
-		if j.shifts()[0].until > stopped.Add(2*time.Second) {
+		if j.shifts()[0].until > stopped.Add(ttl+atOnce) {
 			t.Error("the worker outlived the lease")
 		}
 		s.Signal(syscall.SIGCONT)

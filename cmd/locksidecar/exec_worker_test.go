@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -137,6 +138,31 @@ func (j *journal) await(what string, pid int) (l line) {
 	return l
 }
 
+// termed tells when a worker that is told to end was told at the earliest: it
+// wrote something else right before it heard of that. It returns once that is
+// written.
+func (j *journal) termed(pid int) (earliest locker.Instant) {
+	j.t.Helper()
+	j.await("TERM", pid)
+	for _, l := range j.lines() {
+		switch {
+		case l.Pid != pid:
+		case l.What == "TERM":
+			return earliest
+		default:
+			earliest = l.At
+		}
+	}
+	return earliest
+}
+
+// dead returns when the worker has ended at the latest, once it has.
+func (j *journal) dead(pid int) (latest locker.Instant) {
+	j.t.Helper()
+	eventually(j.t, 30*time.Second, "the worker is dead", func() bool { return processGone(pid) })
+	return locker.BootTime()
+}
+
 // shift is the time in which one worker was alive, by what it wrote.
 type shift struct {
 	key         string
@@ -257,7 +283,7 @@ func (c commander) startWith(stdin io.Reader, errs *os.File, env []string, args 
 // Signal sends a signal to exec itself.
 func (s *started) Signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
+	if err := s.cmd.Process.Signal(sig); err != nil && (sig != syscall.SIGKILL || !errors.Is(err, os.ErrProcessDone)) {
 		s.t.Fatal(err)
 	}
 }
