@@ -19,7 +19,7 @@ import (
 func handOverAll(t *testing.T, r *redistest.Server, each int, before func(), sidecars ...*proc) {
 	t.Helper()
 	holder := sidecars[0]
-	held := holder.POST("k", "ttl=60s").Want(t, 201, "held")
+	held := holder.POST("k", "ttl=60s").Finally(t, 201, "held")
 	type grant struct {
 		by *proc
 		answer
@@ -33,7 +33,7 @@ func handOverAll(t *testing.T, r *redistest.Server, each int, before func(), sid
 	}
 	for i := range each * len(sidecars) {
 		before()
-		holder.giveBack("k", held).Want(t, 204, "")
+		holder.giveBack("k", held).Finally(t, 204, "")
 		began := time.Now()
 		next := <-grants
 		next.Want(t, 201, "held")
@@ -42,7 +42,7 @@ func handOverAll(t *testing.T, r *redistest.Server, each int, before func(), sid
 		}
 		holder, held = next.by, next.answer
 	}
-	holder.giveBack("k", held).Want(t, 204, "")
+	holder.giveBack("k", held).Finally(t, 204, "")
 }
 
 func TestLocksAreHandedOverThoughTheSubscriptionsAreCutAllTheTime(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAWaiterOutlivesARedisThatStandsStill(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	one, two := on(t, r), on(t, r)
-	held := one.POST("k", "ttl=60s").Want(t, 201, "held")
+	held := one.POST("k", "ttl=60s").Finally(t, 201, "held")
 	got := two.enter(r, "k", "ttl=60s", "wait=15s")
 	r.Stop()
 	timer := time.NewTimer(1500 * time.Millisecond) // for the fault to last
@@ -153,7 +153,7 @@ func TestAWaiterOutlivesARedisThatStandsStill(t *testing.T) {
 	}
 	r.Cont()
 	one.awaitState("k", 5*time.Second, 200, "held")
-	one.giveBack("k", held).Want(t, 204, "")
+	one.giveBack("k", held).Finally(t, 204, "")
 	began := time.Now()
 	(<-got).Want(t, 201, "held")
 	if took := time.Since(began); took > pollBound {
