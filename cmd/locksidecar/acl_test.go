@@ -33,17 +33,17 @@ func wantNothingDenied(t *testing.T, servers []*redistest.Server) {
 // usesAll has two sidecars do all that needs the store.
 func usesAll(t *testing.T, a, b *proc) {
 	t.Helper()
-	first := a.POST("k", "ttl=2s", "note=n").Want(t, 201, "held")
+	first := a.POST("k", "ttl=2s", "note=n").Finally(t, 201, "held")
 	waiter := b.ask("k", "wait=20s")
 	a.awaitRenewals("k", 1, 10*time.Second)
-	a.PATCH("k", "note=m").Want(t, 200, "held")
+	a.PATCH("k", "note=m").Finally(t, 200, "held")
 	b.GET("k")
-	a.giveBack("k", first).Want(t, 204, "")
+	a.giveBack("k", first).Finally(t, 204, "")
 	second := (<-waiter).Want(t, 201, "held")
 	wantFenceAbove(t, second, first)
-	b.giveBack("k", second).Want(t, 204, "")
-	a.POST("cron", "ttl=1s", "min_hold=1s").Want(t, 201, "held")
-	a.DELETE("cron").Want(t, 204, "")
+	b.giveBack("k", second).Finally(t, 204, "")
+	a.POST("cron", "ttl=1s", "min_hold=1s").Finally(t, 201, "held")
+	a.DELETE("cron").Finally(t, 204, "")
 }
 
 func TestAQuorumNeedsNoMorePermissionsThanOneServerAndItsGuard(t *testing.T) {
@@ -53,10 +53,10 @@ func TestAQuorumNeedsNoMorePermissionsThanOneServerAndItsGuard(t *testing.T) {
 	env := []string{"REDIS_USERNAME=locksidecar", "REDIS_PASSWORD=" + aclPassword}
 	a, b := m.on(t, env...), m.on(t, env...)
 	usesAll(t, a, b)
-	held := a.POST("healed", "ttl=2s").Want(t, 201, "held")
+	held := a.POST("healed", "ttl=2s").Finally(t, 201, "held")
 	m[0].Do("FLUSHALL")
 	eventually(t, 10*time.Second, "the lock is put back", func() bool { return m[0].Do("EXISTS", "lock:healed") == int64(1) })
-	a.giveBack("healed", held).Want(t, 204, "")
+	a.giveBack("healed", held).Finally(t, 204, "")
 	wantNothingDenied(t, m)
 }
 

@@ -21,7 +21,7 @@ func TestTheClientReadsWhatTheSidecarStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	bound, err := c.Bind(t.Context(), "k", client.Request{TTL: new(time.Second), Owner: "w1"})
+	bound, err := c.Bind(t.Context(), "k", client.Request{TTL: new(3 * time.Second), Owner: "w1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,15 @@ func TestTheClientReadsWhatTheSidecarStreams(t *testing.T) {
 	defer watch.Close()
 	for name, s := range map[string]*client.Stream{"bound": bound, "watch": watch} {
 		e, err := s.Next(t.Context())
+		for err == nil && e.Kind == client.EventAtRisk { // on a machine that is busy with other tests
+			e, err = s.Next(t.Context())
+		}
 		if err != nil || e.Kind != client.EventRenewed || e.ValidUntil <= bound.Grant.ValidUntil {
 			t.Errorf("%s: %+v, error %v; want a renewal", name, e, err)
 		}
 	}
 
-	other.POST("k").Want(t, http.StatusConflict, "held")
+	other.POST("k").Finally(t, http.StatusConflict, "held")
 	bound.Close()
 	for e, err := watch.Next(t.Context()); ; e, err = watch.Next(t.Context()) {
 		if err != nil || e.Kind == client.EventReleased {
@@ -54,7 +57,7 @@ func TestTheClientReadsWhatTheSidecarStreams(t *testing.T) {
 	if _, err := watch.Next(t.Context()); !errors.Is(err, client.ErrStreamEnded) {
 		t.Errorf("after the last event: %v", err)
 	}
-	other.POST("k", "wait=5s").Want(t, http.StatusCreated, "held")
+	other.POST("k", "wait=5s").Finally(t, http.StatusCreated, "held")
 
 	var refused *client.RefusedError
 	if _, err := c.Bind(t.Context(), "k", client.Request{Wait: new(50 * time.Millisecond)}); !errors.As(err, &refused) || refused.Code != "wait_timeout" {
@@ -64,7 +67,7 @@ func TestTheClientReadsWhatTheSidecarStreams(t *testing.T) {
 		t.Errorf("a watch of what is not held: %v", err)
 	}
 
-	lost, err := c.Bind(t.Context(), "lost", client.Request{TTL: new(time.Second)})
+	lost, err := c.Bind(t.Context(), "lost", client.Request{TTL: new(3 * time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,17 +47,17 @@ func TestARotatedPasswordIsTakenUpWithoutALoss(t *testing.T) {
 	path, replace := secretFile(t, old)
 	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD_FILE="+path)
 	p.secrets = append(p.secrets, old, new)
-	h := p.POST("k", "ttl=1s").Want(t, 201, "held")
+	h := p.POST("k", "ttl=3s").Finally(t, 201, "held")
 
 	setUser(r, ">"+new)
 	replace(new)
 	setUser(r, "<"+old)
 	r.Do("CLIENT", "KILL", "USER", "app")
 	for i := range 20 {
-		p.POST(fmt.Sprint("other", i), "ttl=30s").Want(t, 201, "held")
-		p.DELETE(fmt.Sprint("other", i)).Want(t, 204, "")
+		p.POST(fmt.Sprint("other", i), "ttl=30s").Finally(t, 201, "held")
+		p.DELETE(fmt.Sprint("other", i)).Finally(t, 204, "")
 	}
-	p.awaitRenewals("k", 3, 3*time.Second)
+	p.awaitRenewals("k", 3, 15*time.Second)
 	if a := p.GET("k"); a.JSON.Fence != h.JSON.Fence {
 		t.Errorf("the lock is grant %d, was %d", a.JSON.Fence, h.JSON.Fence)
 	}
@@ -81,12 +81,12 @@ func TestRefusedCredentialsAreToldAndNotInsistedOn(t *testing.T) {
 			path, replace := secretFile(t, right)
 			p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD_FILE="+path)
 			p.secrets = append(p.secrets, right, wrong)
-			p.POST("k", "ttl=3s").Want(t, 201, "held")
+			p.POST("k", "ttl=15s").Finally(t, 201, "held")
 
 			refuse(r, replace)
 			// Also connections that were being opened meanwhile.
 			killed := func() bool { return r.Do("CLIENT", "KILL", "USER", "app") != int64(0) }
-			eventually(t, 3*time.Second, "the sidecar is refused", func() bool {
+			eventually(t, 10*time.Second, "the sidecar is refused", func() bool {
 				return !killed() && p.POST("first", "ttl=1s").Is(503, "store_auth_failed") && !killed()
 			})
 			before := connectionsOf(t, r)
@@ -102,7 +102,6 @@ func TestRefusedCredentialsAreToldAndNotInsistedOn(t *testing.T) {
 				})
 			}
 			asking.Wait()
-			p.awaitState("k", 3*time.Second, 200, "at_risk")
 			if status, text := p.Ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "auth_failed") {
 				t.Errorf("readiness is %d %q", status, text)
 			}
@@ -112,10 +111,11 @@ func TestRefusedCredentialsAreToldAndNotInsistedOn(t *testing.T) {
 			if n := connectionsOf(t, r) - before - ours; n > 10 {
 				t.Errorf("%d connections were tried", n)
 			}
+			p.awaitState("k", 15*time.Second, 200, "at_risk")
 
 			replace(right)
 			setUser(r)
-			eventually(t, 12*time.Second, "the sidecar is let in again", func() bool {
+			eventually(t, 30*time.Second, "the sidecar is let in again", func() bool {
 				return p.POST("after", "ttl=1s").Status == http.StatusCreated
 			})
 		})
@@ -140,7 +140,7 @@ func TestAPasswordThatIsDemandedAndNotGivenIsToldAndNeedsNoRestart(t *testing.T)
 	t.Parallel()
 	r := redistest.Start(t)
 	p := on(t, r)
-	p.POST("k", "ttl=3s").Want(t, 201, "held")
+	p.POST("k", "ttl=9s").Finally(t, 201, "held")
 	operator := r.Dial()
 	for _, command := range [][]any{{"CONFIG", "SET", "requirepass", "of-the-operator"}, {"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}} {
 		if _, err := operator.Do(command...); err != nil {
@@ -148,15 +148,15 @@ func TestAPasswordThatIsDemandedAndNotGivenIsToldAndNeedsNoRestart(t *testing.T)
 		}
 	}
 	p.POST("other").Want(t, 503, "store_auth_failed") // NOAUTH
-	p.awaitState("k", 3*time.Second, 200, "at_risk")
+	p.awaitState("k", 9*time.Second, 200, "at_risk")
 	if status, _ := p.Ready(); status != http.StatusServiceUnavailable {
 		t.Errorf("readiness is %d", status)
 	}
 	if _, err := operator.Do("CONFIG", "SET", "requirepass", ""); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitState("k", 3*time.Second, 200, "held")
-	p.DELETE("k").Want(t, 204, "")
+	p.awaitState("k", 9*time.Second, 200, "held")
+	p.DELETE("k").Finally(t, 204, "")
 }
 
 func TestWithoutPermissionForScriptsNothingIsGranted(t *testing.T) {
@@ -164,20 +164,20 @@ func TestWithoutPermissionForScriptsNothingIsGranted(t *testing.T) {
 	r := redistest.Start(t)
 	setUser(r, append(permissions, ">pw-of-the-app")...)
 	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD=pw-of-the-app")
-	p.POST("k", "ttl=2s").Want(t, 201, "held")
+	p.POST("k", "ttl=6s").Finally(t, 201, "held")
 
 	setUser(r, "-eval", "-evalsha")
 	p.POST("other").Want(t, 503, "store_auth_failed")
 	if r.Do("EXISTS", "lock:other") != int64(0) {
 		t.Error("a refused lock is in Redis")
 	}
-	p.awaitState("k", 2*time.Second, 200, "at_risk")
+	p.awaitState("k", 6*time.Second, 200, "at_risk")
 	if status, text := p.Ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "auth_failed") {
 		t.Errorf("readiness is %d %q", status, text)
 	}
 	setUser(r, "+eval", "+evalsha")
-	p.awaitState("k", 2*time.Second, 200, "held")
-	p.DELETE("k").Want(t, 204, "")
+	p.awaitState("k", 6*time.Second, 200, "held")
+	p.DELETE("k").Finally(t, 204, "")
 }
 
 func TestTheLeastPermissionsSufficeAndWhatIsOffIsTold(t *testing.T) {
@@ -187,12 +187,12 @@ func TestTheLeastPermissionsSufficeAndWhatIsOffIsTold(t *testing.T) {
 	p := on(t, r, "REDIS_USERNAME=app", "REDIS_PASSWORD=pw-of-the-app")
 	p.AwaitLog("Redis does not let us run INFO: eviction, persistence, replicas, version and role are not checked")
 	p.AwaitLog("Redis does not let us run CONFIG GET: ")
-	p.POST("k", "ttl=1s", "note=n").Want(t, 201, "held")
-	p.awaitRenewals("k", 2, 3*time.Second)
-	p.PATCH("k", "note=m").Want(t, 200, "held")
-	p.DELETE("k").Want(t, 204, "")
-	p.POST("cron", "ttl=1s", "min_hold=1s").Want(t, 201, "held")
-	p.DELETE("cron").Want(t, 204, "")
+	p.POST("k", "ttl=3s", "note=n").Finally(t, 201, "held")
+	p.awaitRenewals("k", 2, 15*time.Second)
+	p.PATCH("k", "note=m").Finally(t, 200, "held")
+	p.DELETE("k").Finally(t, 204, "")
+	p.POST("cron", "ttl=1s", "min_hold=1s").Finally(t, 201, "held")
+	p.DELETE("cron").Finally(t, 204, "")
 	if status, text := p.Ready(); status != http.StatusOK || strings.Count(text, "warning:") != 1 || !strings.Contains(text, "run INFO") {
 		t.Errorf("readiness is %d %q", status, text)
 	}

@@ -49,7 +49,7 @@ func TestBytesInAKeyAreRefusedOrKeptExactly(t *testing.T) {
 		"a%41":    {"a%2541"},       // decoded once
 		"*?[x]":   {"*%3F[x]"},
 	} {
-		w.ask(http.MethodPost, "/locks/"+spellings[0], "ttl=60s&note=%27%22%3Cb%3E").Want(t, http.StatusCreated, "held")
+		w.ask(http.MethodPost, "/locks/"+spellings[0], "ttl=60s&note=%27%22%3Cb%3E").Finally(t, http.StatusCreated, "held")
 		if _, there := redis.Get("lock:" + key); !there {
 			t.Errorf("%q is not in Redis under its bytes", key)
 		}
@@ -165,7 +165,7 @@ func TestOversizedRequestsAreRefusedWithoutBeingKeptInMemory(t *testing.T) {
 func TestOddMethodsAndOverridesChangeNothing(t *testing.T) {
 	t.Parallel()
 	p := launch{Args: []string{"dev"}}.serve(t)
-	p.POST("k", "ttl=60s").Want(t, http.StatusCreated, "held")
+	p.POST("k", "ttl=60s").Finally(t, http.StatusCreated, "held")
 	for _, method := range []string{"PUT", "OPTIONS", "TRACE", "CONNECT", "LOCK", "UNLOCK", "PURGE", "post", "Delete", "X"} {
 		w := p.wire()
 		w.send(request(method, "/locks/k", ""))
@@ -222,7 +222,7 @@ func TestADurationThatCannotBeALeaseNeverReachesRedis(t *testing.T) {
 	}
 	for ttl, want := range map[string]time.Duration{"1s": time.Second, "1001ms": 1001 * time.Millisecond, "24h": 24 * time.Hour} {
 		key := "good" + ttl
-		told := p.POST(key, "ttl="+ttl).Want(t, http.StatusCreated, "held")
+		told := p.POST(key, "ttl="+ttl).Finally(t, http.StatusCreated, "held")
 		if pttl := redis.PTTL("lock:" + key); pttl > want || pttl < want-900*time.Millisecond {
 			t.Errorf("ttl %s: PTTL is %v", ttl, pttl)
 		}
@@ -236,8 +236,8 @@ func TestATakenLockAndABrokenStoreAndAMistakeHaveDifferentCodes(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	holder, other := on(t, redis), on(t, redis)
-	holder.POST("k", "ttl=60s", "note=the+report").Want(t, http.StatusCreated, "held")
-	taken := other.POST("k").Want(t, http.StatusConflict, "held")
+	holder.POST("k", "ttl=60s", "note=the+report").Finally(t, http.StatusCreated, "held")
+	taken := other.POST("k").Finally(t, http.StatusConflict, "held")
 	if left := taken.JSON.ExpiresInMS; left <= 0 || left > 60_000 || taken.JSON.Holder == nil || taken.JSON.Holder.Note != "the report" {
 		t.Errorf("the answer does not tell who has it and for how long: %v", taken)
 	}
@@ -344,7 +344,7 @@ func TestTheNumberOfSeriesDependsOnNoRequest(t *testing.T) {
 	t.Logf("%d requests", asked.Load())
 	for i := range 200 {
 		key := fmt.Sprintf("held-%d", i)
-		p.POST(key, "owner="+key, "note="+key).Want(t, http.StatusCreated, "held")
+		p.POST(key, "owner="+key, "note="+key).Finally(t, http.StatusCreated, "held")
 	}
 	if after := series(); after != before || before == 0 {
 		t.Errorf("%d series, %d before", after, before)

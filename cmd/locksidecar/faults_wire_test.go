@@ -19,15 +19,23 @@ func TestAGrantWhoseReplyIsLostIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	p, proxy := through(t, r)
+	slow := 0
 	for i := range 20 {
 		key := fmt.Sprint("k", i)
 		proxy.SetRule(first(1, "acquire", key, faultproxy.Action{LoseReply: true}))
-		a := p.POST(key, "ttl=60s").Want(t, 201, "held")
+		a := p.POST(key, "ttl=60s")
+		if a.Is(503, "acquire_unresolved") { // there was no time to ask again
+			if slow++; slow > 3 {
+				t.Fatalf("the %dth grant of which that is not known: %v", slow, a)
+			}
+			continue
+		}
+		a.Want(t, 201, "held")
 		if got := r.Hash("lock:#grant:{lock:" + key + "}")["fence"]; got != fmt.Sprint(a.JSON.Fence) {
 			t.Errorf("the fencing token %d was told, and %s is in Redis", a.JSON.Fence, got)
 		}
-		p.DELETE(key).Want(t, 204, "")
-		awaitFree(t, r, key, time.Second)
+		p.DELETE(key).Finally(t, 204, "")
+		awaitFree(t, r, key, 5*time.Second)
 	}
 }
 
@@ -38,9 +46,9 @@ func TestAGrantWhoseRepliesAreAllLostIsUndone(t *testing.T) {
 	proxy.SetRule(always("acquire", "k", faultproxy.Action{LoseReply: true}))
 	a := p.POST("k", "ttl=60s").Want(t, 503, "acquire_unresolved")
 	wantInTime(t, a, storeTimeout)
-	awaitFree(t, r, "k", time.Second)
+	awaitFree(t, r, "k", 5*time.Second)
 	proxy.SetRule(nil)
-	p.POST("k", "ttl=60s").Want(t, 201, "held")
+	p.POST("k", "ttl=60s").Finally(t, 201, "held")
 }
 
 func TestAGrantWhoseReplyIsLateIsFreeForOthersSoon(t *testing.T) {
@@ -55,7 +63,7 @@ func TestAGrantWhoseReplyIsLateIsFreeForOthersSoon(t *testing.T) {
 	eventually(t, time.Second+unevenness, "another gets the lock", func() bool {
 		return s2.POST("k", "ttl=30s").Status == http.StatusCreated
 	})
-	s1.GET("k").Want(t, 404, "not_held")
+	s1.awaitState("k", 5*time.Second, 404, "not_held")
 	s2.GET("k").Want(t, 200, "held")
 }
 
@@ -63,7 +71,7 @@ func TestTheLeastCertainOutcomeOfAllAttemptsIsTold(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	p, proxy := through(t, r)
-	p.POST("warm").Want(t, 201, "held")
+	p.POST("warm").Finally(t, 201, "held")
 	var lost atomic.Bool
 	proxy.SetConnect(func(int) faultproxy.Connect {
 		if lost.Load() {
@@ -81,7 +89,7 @@ func TestTheLeastCertainOutcomeOfAllAttemptsIsTold(t *testing.T) {
 	p.POST("k", "ttl=30s").Want(t, 503, "acquire_unresolved")
 	lost.Store(false)
 	proxy.SetRule(nil)
-	awaitFree(t, r, "k", 3*time.Second)
+	awaitFree(t, r, "k", 10*time.Second)
 }
 
 func TestCommandsThatAreDeliveredTwiceGrantAndReleaseOnce(t *testing.T) {
@@ -105,29 +113,29 @@ func TestCommandsThatAreDeliveredTwiceGrantAndReleaseOnce(t *testing.T) {
 			})
 			executed := func() {
 				t.Helper()
-				eventually(t, 2*time.Second, "both have been executed", func() bool {
+				eventually(t, 10*time.Second, "both have been executed", func() bool {
 					return scriptCalls(t, r) == once.Counts()["EVALSHA"]+twice.Counts()["EVALSHA"]+int(copies.Load())
 				})
 			}
 			var before answer
 			for range 20 {
-				a := s1.POST("k", "ttl=30s").Want(t, 201, "held")
+				a := s1.POST("k", "ttl=30s").Finally(t, 201, "held")
 				executed()
 				wantFenceAbove(t, a, before)
 				if got := r.Hash("lock:#grant:{lock:k}")["fence"]; got != fmt.Sprint(a.JSON.Fence) {
 					t.Errorf("the fencing token %d was told, and %s is in Redis", a.JSON.Fence, got)
 				}
 				// The reply to the one that came second says that the lock is gone.
-				if a := s1.DELETE("k"); !a.Is(204, "") && a.JSON.Cause != string(locker.CauseGone) {
+				if a := s1.DELETE("k").settled(); !a.Is(204, "") && a.JSON.Cause != string(locker.CauseGone) {
 					t.Fatalf("the answer is %v", a)
 				}
 				executed()
-				before = s2.POST("k", "ttl=30s").Want(t, 201, "held")
+				before = s2.POST("k", "ttl=30s").Finally(t, 201, "held")
 				wantFenceAbove(t, before, a)
-				s1.POST("k").Want(t, 409, "held")
+				s1.POST("k").Finally(t, 409, "held")
 				executed()
 				s2.GET("k").Want(t, 200, "held")
-				s2.DELETE("k").Want(t, 204, "")
+				s2.DELETE("k").Finally(t, 204, "")
 			}
 		})
 	}
@@ -144,7 +152,7 @@ func TestADuplicateThatComesAfterTheReleaseGrantsNothing(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, script := range []string{"acquire", "release"} {
-			if runs(c, script, "k") {
+			if runs(c, script, "") {
 				sent[script] = []any{c.Name}
 				for _, arg := range c.Args {
 					sent[script] = append(sent[script], arg)
@@ -160,34 +168,46 @@ func TestADuplicateThatComesAfterTheReleaseGrantsNothing(t *testing.T) {
 		return verdict
 	}
 
-	a := s1.POST("k", "ttl=30s").Want(t, 201, "held")
-	if got := duplicate("acquire"); got != "granted" {
-		t.Errorf("the second execution is answered %q", got)
+	timeIsOver := func() bool {
+		const argv = 3 // what precedes the arguments: EVALSHA, name, number of keys, the key; they count from 1
+		now := r.Do("TIME").([]any)
+		return number(t, now[0])*1_000_000+number(t, now[1]) > number(t, sent["acquire"][argv+6])
 	}
-	if got := r.Hash("lock:#grant:{lock:k}")["fence"]; got != fmt.Sprint(a.JSON.Fence) {
-		t.Error("the second execution has made another fencing token")
+
+	var key string
+	for try := 0; ; try++ {
+		key = fmt.Sprint("k", try)
+		a := s1.POST(key, "ttl=30s").Finally(t, 201, "held")
+		second := duplicate("acquire")
+		fence := r.Hash("lock:#grant:{lock:" + key + "}")["fence"]
+		s1.DELETE(key).Finally(t, 204, "")
+		third := duplicate("acquire")
+		if fence != fmt.Sprint(a.JSON.Fence) {
+			t.Error("the second execution has made another fencing token")
+		}
+		if r.Do("EXISTS", "lock:"+key) != int64(0) {
+			t.Error("the third execution, after the release, has taken the lock")
+		}
+		if timeIsOver() && try < 10 { // what came too late tells nothing
+			continue
+		}
+		if second != "granted" || third != "spent" {
+			t.Errorf("the second execution is answered %q, and after the release %q", second, third)
+		}
+		break
 	}
-	s1.DELETE("k").Want(t, 204, "")
-	if got := duplicate("acquire"); got != "spent" || r.Do("EXISTS", "lock:k") != int64(0) {
-		t.Errorf("after the release the second execution is answered %q", got)
-	}
-	s2.POST("k", "ttl=30s").Want(t, 201, "held")
-	value, _ := r.Get("lock:k")
+	s2.POST(key, "ttl=30s").Finally(t, 201, "held")
+	value, _ := r.Get("lock:" + key)
 	if got := duplicate("release"); got != "taken" {
 		t.Errorf("the second release is answered %q", got)
 	}
-	wantValue(t, r, "k", value)
-	s2.DELETE("k").Want(t, 204, "")
+	wantValue(t, r, key, value)
+	s2.DELETE(key).Finally(t, 204, "")
 
 	// Only the last grant's claim is known to be spent; an older one is
 	// refused once its time, the store's timeout, is over.
-	const argv = 3 // what precedes the arguments: EVALSHA, name, number of keys, the key; they count from 1
-	notAfter := number(t, sent["acquire"][argv+6])
-	eventually(t, 2*time.Second, "the claim's time is over", func() bool {
-		now := r.Do("TIME").([]any)
-		return number(t, now[0])*1_000_000+number(t, now[1]) > notAfter
-	})
-	if got := duplicate("acquire"); got != "late" || r.Do("EXISTS", "lock:k") != int64(0) {
+	eventually(t, 10*time.Second, "the claim's time is over", timeIsOver)
+	if got := duplicate("acquire"); got != "late" || r.Do("EXISTS", "lock:"+key) != int64(0) {
 		t.Errorf("after its time the claim is answered %q", got)
 	}
 }
@@ -206,17 +226,17 @@ func TestALateReleaseDoesNotTouchTheNextHolder(t *testing.T) {
 	r := redistest.Start(t)
 	s1, proxy := through(t, r)
 	s2 := on(t, r)
-	s1.POST("k", "ttl=30s").Want(t, 201, "held")
+	s1.POST("k", "ttl=30s").Finally(t, 201, "held")
 	hold := make(chan struct{})
 	proxy.SetRule(first(1, "release", "k", faultproxy.Action{Hold: hold}))
 	s1.DELETE("k").Want(t, 503, "release_unconfirmed")
-	eventually(t, 2*time.Second, "the repeated release frees the lock", func() bool {
+	eventually(t, 10*time.Second, "the repeated release frees the lock", func() bool {
 		return s2.POST("k", "ttl=30s").Status == http.StatusCreated
 	})
 	value, _ := r.Get("lock:k")
 	calls := scriptCalls(t, r)
 	close(hold)
-	eventually(t, 2*time.Second, "the late release is executed", func() bool { return scriptCalls(t, r) > calls })
+	eventually(t, 10*time.Second, "the late release is executed", func() bool { return scriptCalls(t, r) > calls })
 	wantValue(t, r, "k", value)
 	s2.GET("k").Want(t, 200, "held")
 }
@@ -266,18 +286,19 @@ func TestAnAttemptIsNeverMoreThanOneCommand(t *testing.T) {
 		// An attempt for which no connection can be had in time is no command.
 		// One that the server has refused as not being its business was not
 		// executed, so another server, or the same, may be asked again.
-		made, refused := attempts()-before, a.Is(503, "store_unavailable")
-		if (commands.Load() > made || commands.Load() == 0) && !refused {
-			t.Errorf("%+v: %d attempts were %d commands, and the answer is %v", action, made, commands.Load(), a)
+		if !a.Is(503, "store_unavailable") {
+			eventually(t, 5*time.Second, fmt.Sprintf("%+v: as many attempts as commands, and the answer is %v", action, a), func() bool {
+				return commands.Load() > 0 && commands.Load() <= attempts()-before
+			})
 		}
 		proxy.SetRule(nil)
 		switch {
 		case a.Status == http.StatusCreated:
-			p.DELETE("k").Want(t, 204, "")
+			p.DELETE("k").Finally(t, 204, "")
 		case !a.Is(503, "acquire_unresolved"):
 			r.Do("DEL", "lock:k") // the real reply was a grant
 		}
-		awaitFree(t, r, "k", 2*time.Second)
+		awaitFree(t, r, "k", 10*time.Second)
 	}
 }
 
@@ -297,15 +318,15 @@ func TestARepliesGarbageNeverReachesACaller(t *testing.T) {
 			t.Parallel()
 			r := redistest.Start(t)
 			p, proxy := through(t, r)
-			h := p.POST("k", "ttl=3s").Want(t, 201, "held")
+			h := p.POST("k", "ttl=6s").Finally(t, 201, "held")
 
 			proxy.SetRule(first(1, "acquire", "once", faultproxy.Action{Replace: replace}))
 			if once := p.POST("once", "ttl=30s"); once.Status == http.StatusCreated {
-				p.DELETE("once").Want(t, 204, "")
+				p.DELETE("once").Finally(t, 204, "")
 			} else {
 				once.Want(t, 503, "acquire_unresolved") // it looked as if more of the reply would come
 			}
-			awaitFree(t, r, "once", 2*time.Second)
+			awaitFree(t, r, "once", 10*time.Second)
 
 			proxy.SetRule(func(c faultproxy.Command) faultproxy.Action {
 				if runs(c, "acquire", "always") || runs(c, "renew", "") {
@@ -315,12 +336,12 @@ func TestARepliesGarbageNeverReachesACaller(t *testing.T) {
 			})
 			a := p.POST("always", "ttl=30s").Want(t, 503, "acquire_unresolved")
 			wantInTime(t, a, storeTimeout)
-			p.awaitState("k", 2*time.Second, 200, "at_risk")
+			p.awaitState("k", 6*time.Second, 200, "at_risk")
 			proxy.SetRule(nil)
-			if back := p.awaitState("k", 2*time.Second, 200, "held"); back.JSON.Fence != h.JSON.Fence {
+			if back := p.awaitState("k", 6*time.Second, 200, "held"); back.JSON.Fence != h.JSON.Fence {
 				t.Errorf("the lock is grant %d, was %d", back.JSON.Fence, h.JSON.Fence)
 			}
-			awaitFree(t, r, "always", 2*time.Second)
+			awaitFree(t, r, "always", 10*time.Second)
 		})
 	}
 }
@@ -371,5 +392,5 @@ func TestNoAnswerIsThatOfAnotherRequest(t *testing.T) {
 	proxy.SetRule(nil)
 	// A caller who leaves may have got the answer to the last byte.
 	p.Request(http.MethodDelete, "/locks", "all=true").Want(t, 200, "")
-	eventually(t, 5*time.Second, "nothing is left", func() bool { return len(r.Keys("lock:k*")) == 0 })
+	eventually(t, 15*time.Second, "nothing is left", func() bool { return len(r.Keys("lock:k*")) == 0 })
 }
