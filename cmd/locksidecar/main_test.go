@@ -16,7 +16,7 @@ import (
 func (l launch) fail(t *testing.T) (code int, output string) {
 	t.Helper()
 	p := l.start(t)
-	return p.WaitExit(10 * time.Second), p.Log()
+	return p.WaitExit(30 * time.Second), p.Log()
 }
 
 func TestSettingsMistakesAreToldTogetherAndExitWith2(t *testing.T) {
@@ -96,7 +96,7 @@ func TestHelpAndVersionGoToStandardOutput(t *testing.T) {
 		"version": "locksidecar ", "--version": "locksidecar ",
 	} {
 		p := launch{Args: []string{arg}, Env: []string{"REDIS_ADDR=misspelt"}}.start(t)
-		if code := p.WaitExit(10 * time.Second); code != 0 || p.Log() != "" || !strings.Contains(p.Stdout(), want) {
+		if code := p.WaitExit(30 * time.Second); code != 0 || p.Log() != "" || !strings.Contains(p.Stdout(), want) {
 			t.Errorf("%s: exit code %d, output %q, errors %q", arg, code, p.Stdout(), p.Log())
 		}
 	}

@@ -101,7 +101,7 @@ func (l launch) serve(t testing.TB) *proc {
 	t.Helper()
 	p := l.start(t)
 	p.findDoors()
-	eventually(t, 10*time.Second, "the process answers", func() bool {
+	eventually(t, 30*time.Second, "the process answers", func() bool {
 		res, err := p.client.Get(p.URL + "/locks")
 		if err != nil {
 			return false
@@ -157,7 +157,7 @@ func (p *proc) findDoors() {
 		API   []string
 		Admin string
 	}
-	eventually(p.t, 10*time.Second, "the log tells the doors", func() bool {
+	eventually(p.t, 30*time.Second, "the log tells the doors", func() bool {
 		if p.Exited() {
 			p.t.Fatalf("the process has ended with code %d; its log:\n%s", p.ExitCode(), p.Log())
 		}
@@ -250,7 +250,7 @@ func (p *proc) Stdout() string { return p.out.String() }
 // AwaitLog returns once the log contains text.
 func (p *proc) AwaitLog(text string) {
 	p.t.Helper()
-	eventually(p.t, 10*time.Second, fmt.Sprintf("the log says %q", text), func() bool {
+	eventually(p.t, 30*time.Second, fmt.Sprintf("the log says %q", text), func() bool {
 		return strings.Contains(p.Log(), text)
 	})
 }
