@@ -40,7 +40,7 @@ func TestASlotThatIsLostLeavesTheOthersAlone(t *testing.T) {
 			var held []answer
 			for n := range 3 {
 				keys, spare = append(keys, keyOn(c, n, "k")), append(spare, keyOn(c, n, "spare"))
-				held = append(held, p.POST(keys[n], "ttl=8s").Want(t, 201, "held"))
+				held = append(held, p.POST(keys[n], "ttl=8s").Finally(t, 201, "held"))
 			}
 			c.SetNodeTimeout(1500 * time.Millisecond)
 			for _, node := range append(c.ReplicasOf(c.Nodes[0]), c.Nodes[0]) { // nobody can take its place
@@ -50,16 +50,16 @@ func TestASlotThatIsLostLeavesTheOthersAlone(t *testing.T) {
 			if lost.JSON.Fence != held[0].JSON.Fence {
 				t.Errorf("the loss is told of %d, want %d", lost.JSON.Fence, held[0].JSON.Fence)
 			}
-			refused := p.POST(spare[0]).Want(t, 503, "store_unavailable")
+			refused := p.awaitRefusal(spare[0], "store_unavailable")
 			wantInTime(t, refused, storeTimeout)
 			for n := 1; n < 3; n++ {
 				if !others {
 					p.awaitLost(keys[n], 20*time.Second, locker.CauseExpired)
-					p.POST(spare[n]).Want(t, 503, "store_unavailable")
+					p.awaitRefusal(spare[n], "store_unavailable")
 					continue
 				}
 				p.awaitRenewals(keys[n], 2, 20*time.Second)
-				granted := p.POST(spare[n]).Want(t, 201, "held")
+				granted := p.POST(spare[n]).Finally(t, 201, "held")
 				wantInTime(t, granted, storeTimeout)
 			}
 			if status, text := p.Ready(); (status == 200) != others {
@@ -78,8 +78,8 @@ func TestAClusterWithoutAMajorityIsUnavailableAndNotInsistedOn(t *testing.T) {
 	c := redistest.ClusterConfig{Replicas: -1}.StartCluster(t)
 	p := onCluster(t, c)
 	key, free := keyOn(c, 0, "k"), keyOn(c, 0, "free")
-	h := p.POST(key, "ttl=30s").Want(t, 201, "held")
-	waiting := p.ask(key, "wait=1m")
+	h := p.POST(key, "ttl=30s").Finally(t, 201, "held")
+	waiting := p.enter(c.Nodes[0], key, "wait=1m")
 	c.SetNodeTimeout(1500 * time.Millisecond)
 	c.Nodes[1].Stop()
 	c.Nodes[2].Stop()
@@ -106,14 +106,14 @@ func TestAClusterWithoutAMajorityIsUnavailableAndNotInsistedOn(t *testing.T) {
 	if n, most := count()-before, 100+100*int(time.Since(since).Seconds()); n > most {
 		t.Errorf("the server was asked in vain %d times, want at most %d", n, most)
 	}
-	wantInTime(t, p.POST(free).Want(t, 503, "store_unavailable"), storeTimeout)
+	wantInTime(t, p.awaitRefusal(free, "store_unavailable"), storeTimeout)
 	c.Nodes[1].Cont()
 	c.Nodes[2].Cont()
 	if back := p.awaitState(key, 30*time.Second, 200, "held"); back.JSON.Fence != h.JSON.Fence {
 		t.Errorf("it is grant %d, was %d", back.JSON.Fence, h.JSON.Fence)
 	}
-	p.giveBack(key, h).Want(t, 204, "")
-	wantFenceAbove(t, (<-waiting).Want(t, 201, "held"), h)
+	p.giveBack(key, h).Finally(t, 204, "")
+	wantFenceAbove(t, (<-waiting).Finally(t, 201, "held"), h)
 }
 
 func TestLocksAreHandedOverAcrossTheNodesOfACluster(t *testing.T) {
@@ -122,11 +122,11 @@ func TestLocksAreHandedOverAcrossTheNodesOfACluster(t *testing.T) {
 	a, b := onCluster(t, c), onCluster(t, c)
 	for n := range 3 {
 		key := keyOn(c, n, "k")
-		first := a.POST(key, "ttl=1m").Want(t, 201, "held")
+		first := a.POST(key, "ttl=1m").Finally(t, 201, "held")
 		waiting := b.enter(c.Nodes[n], key, "wait=1m")
 		eventually(t, 10*time.Second, "it listens there", func() bool { return len(channels(c.Nodes[n])) > 0 })
-		a.giveBack(key, first).Want(t, 204, "")
-		wantFenceAbove(t, (<-waiting).Want(t, 201, "held"), first)
+		a.giveBack(key, first).Finally(t, 204, "")
+		wantFenceAbove(t, (<-waiting).Finally(t, 201, "held"), first)
 	}
 	if n := b.Metric("locksidecar_wakeups_total"); n < 3 {
 		t.Errorf("%v wake-ups for three hand-overs: the others were found out by asking", n)
@@ -147,10 +147,10 @@ func TestBreakFindsTheServerThatDecides(t *testing.T) {
 			other.awaitReady()
 			for n := range 3 {
 				key := keyOn(c, n, "k") // behind Sentinels there is one server for all
-				granted := holder.POST(key, "ttl=2s").Want(t, 201, "held")
+				granted := holder.POST(key, "ttl=2s").Finally(t, 201, "held")
 				commander{t, env}.run("break", key, "--yes").want(t, 0, "shop/pod-1")
 				holder.awaitLost(key, 5*time.Second, locker.CauseTaken)
-				next := other.POST(key, "wait=20s").Want(t, 201, "held")
+				next := other.POST(key, "wait=20s").Finally(t, 201, "held")
 				if next.Got.Milliseconds() < granted.JSON.ValidUntilMS {
 					t.Errorf("%s was granted %d ms before the lease that it was taken from had ended", key, granted.JSON.ValidUntilMS-next.Got.Milliseconds())
 				}
@@ -172,17 +172,17 @@ func TestSidecarsThatDoNotExcludeEachOtherCanBeTold(t *testing.T) {
 		return match[1]
 	}
 	one := on(t, r)
-	one.POST("k").Want(t, 201, "held")
+	one.POST("k").Finally(t, 201, "held")
 	for _, env := range [][]string{{"REDIS_DB=1"}, {"KEY_PREFIX=locks:"}} {
 		recordOf(t).storeLost("k") // they count for two stores
 		other := on(t, r, env...)
-		other.POST("k").Want(t, 201, "held")
+		other.POST("k").Finally(t, 201, "held")
 		if scope(one) == scope(other) {
 			t.Errorf("%s: two that do not exclude each other have the same scope", env)
 		}
 	}
 	same := on(t, r, "DEFAULT_TTL=1m")
-	same.POST("k").Want(t, 409, "held")
+	same.POST("k").Finally(t, 409, "held")
 	if scope(one) != scope(same) {
 		t.Error("two that exclude each other have different scopes")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/locksidecar/locksidecar/internal/redistest"
 )
 
-const testGuard = 2 * time.Second
+const testGuard = 3 * time.Second
 
 // guarded are settings with a guard and leases that it allows.
 func guarded(more ...string) []string {
@@ -27,6 +27,22 @@ func (p *proc) awaitReady() {
 	})
 }
 
+// awaitRefusal asks for the lock until it is refused with that code, for a store
+// that does so from now on; it returns that answer. Before, there may be other
+// 503: connections that have ended are found so, and what is slow is not
+// understood.
+func (p *proc) awaitRefusal(key, code string) (a answer) {
+	p.t.Helper()
+	eventually(p.t, 10*time.Second, key+" is refused: "+code, func() bool {
+		a = p.POST(key)
+		if a.Status != http.StatusServiceUnavailable {
+			p.t.Fatalf("the answer is %v; want 503 %s", a, code)
+		}
+		return a.JSON.Code == code
+	})
+	return a
+}
+
 // What a server has forgotten is granted to nobody while somebody may count on
 // it: the record finds two holders if it is.
 func TestAServerThatMayHaveLostItsDataIsWaitedFor(t *testing.T) {
@@ -38,24 +54,26 @@ func TestAServerThatMayHaveLostItsDataIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := redistest.Start(t)
-			s1, s2 := on(t, r, guarded()...), on(t, r, guarded()...)
+			s2 := on(t, r, guarded()...)
 			// It is new to us, and might have been somebody's.
-			s2.POST("k").Want(t, 503, "store_recovering")
+			s2.awaitRefusal("k", "store_recovering")
 			if status, text := s2.Ready(); status != 503 || !strings.Contains(text, "recovering") {
 				t.Errorf("/readyz is %d %s", status, text)
 			}
 			s2.AwaitLog("the store may have lost its data: it grants no new lock for a while")
+			s1 := on(t, r, guarded()...)
 			s1.awaitReady()
 			s2.awaitReady()
 			s2.AwaitLog("the store grants locks again")
 
-			h := s1.POST("k", "ttl=2s").Want(t, 201, "held")
+			h := s1.POST("k", "ttl=3s").Finally(t, 201, "held")
 			lose(r)
+			s2.awaitRefusal("free", "store_recovering")
 			waiter := s2.ask("free", "wait=20s")
 			if a := <-waiter; !a.Is(503, "store_recovering") {
 				t.Errorf("a waiter at a store that recovers: %v, want store_recovering at once", a)
 			}
-			s1.awaitLost("k", 2*time.Second, locker.CauseGone)
+			s1.awaitLost("k", 5*time.Second, locker.CauseGone)
 			var next answer
 			eventually(t, 20*time.Second, "the lock is granted again", func() bool {
 				next = s2.POST("k")
@@ -76,11 +94,11 @@ func TestWithoutTheGuardAMajorityThatForgetsGrantsALockThatIsHeld(t *testing.T) 
 	m := startMajority(t, 3)
 	s1, s2 := m.on(t), m.on(t)
 	recordOf(t).storeLost("k")
-	h := s1.POST("k", "ttl=30s").Want(t, 201, "held")
+	h := s1.POST("k", "ttl=30s").Finally(t, 201, "held")
 	m[0].Restart()
 	m[1].Restart()
 	var second answer
-	eventually(t, 5*time.Second, "another is granted it", func() bool {
+	eventually(t, 9*time.Second, "another is granted it", func() bool { // before the first one is renewed
 		second = s2.POST("k", "ttl=30s")
 		return second.Status == http.StatusCreated
 	})
@@ -95,7 +113,7 @@ func TestRollingRestartsOfEmptyServersUnderAHeldLock(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
 	s1, s2 := m.on(t, guarded()...), m.on(t, guarded()...)
-	h := s1.POST("k").Want(t, 201, "held")
+	h := s1.POST("k", "ttl=3s").Finally(t, 201, "held")
 	stop := make(chan struct{})
 	contended := make(chan int)
 	go func() { // somebody else wants it all the time
@@ -135,8 +153,8 @@ func TestRollingRestartsOfEmptyServersUnderAHeldLock(t *testing.T) {
 	if lost := s1.Metric(`locksidecar_locks_lost_total{cause="gone"}`); lost != 0 {
 		t.Errorf("%v locks were lost", lost)
 	}
-	s1.giveBack("k", h).Want(t, 204, "")
-	s2.POST("k", "wait=10s").Want(t, 201, "held")
+	s1.giveBack("k", h).Finally(t, 204, "")
+	s2.POST("k", "wait=10s").Finally(t, 201, "held")
 }
 
 // A majority that comes back empty at once is waited for, and the old holder is
@@ -145,14 +163,14 @@ func TestAMajorityThatIsStartedAgainEmptyIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
 	s1, s2 := m.on(t, guarded()...), m.on(t, guarded()...)
-	h := s1.POST("k", "ttl=2s").Want(t, 201, "held")
+	h := s1.POST("k", "ttl=3s").Finally(t, 201, "held")
 	m[0].Restart()
 	m[1].Restart()
-	s2.POST("other").Want(t, 503, "store_recovering")
-	s1.awaitLost("k", 5*time.Second, locker.CauseGone)
+	s2.awaitRefusal("other", "store_recovering")
 	if status, text := s2.Ready(); status != 503 || !strings.Contains(text, "recovering") {
 		t.Errorf("/readyz is %d %s", status, text)
 	}
+	s1.awaitLost("k", 5*time.Second, locker.CauseGone)
 	s2.AwaitLog("a node of the quorum may have lost its data")
 	next := s2.POST("k", "wait=20s")
 	eventually(t, 20*time.Second, "the lock is granted again", func() bool {
@@ -169,10 +187,10 @@ func TestAMajorityThatIsStartedAgainEmptyIsWaitedFor(t *testing.T) {
 func TestAStrictSidecarBeginsOnGuardedServers(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
-	p := startSidecar(t, m.env(guarded("STRICT=true")...)...)
-	p.POST("k").Want(t, 503, "store_recovering")
+	p := startSidecar(t, m.env(guarded("STRICT=true", "REDIS_RESTART_GUARD=5s")...)...)
+	p.awaitRefusal("k", "store_recovering")
 	p.awaitReady()
-	p.POST("k").Want(t, 201, "held")
+	p.POST("k").Finally(t, 201, "held")
 	code, output := launch{Env: m.env("STRICT=true")}.fail(t)
 	if code != exitFailure || !strings.Contains(output, "nothing is persisted") {
 		t.Errorf("without the guard: exit code %d; it says:\n%s", code, output)
@@ -184,11 +202,11 @@ func TestSidecarsWhoseGuardsDifferDoNotStart(t *testing.T) {
 	m := startMajority(t, 3)
 	m.on(t, guarded()...)
 	code, output := launch{Env: m.env("REDIS_RESTART_GUARD=1m")}.fail(t)
-	if code != exitFailure || !strings.Contains(output, "REDIS_RESTART_GUARD must be the same everywhere") || !strings.Contains(output, "2000 ms") {
+	if code != exitFailure || !strings.Contains(output, "REDIS_RESTART_GUARD must be the same everywhere") || !strings.Contains(output, "3000 ms") {
 		t.Errorf("exit code %d; it says:\n%s", code, output)
 	}
 	for _, server := range m {
-		if value, _ := server.Get("lock:#guard"); !strings.Contains(value, " 2000 ") {
+		if value, _ := server.Get("lock:#guard"); !strings.Contains(value, " 3000 ") {
 			t.Errorf("the marker is %q", value)
 		}
 	}

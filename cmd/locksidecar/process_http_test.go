@@ -106,7 +106,7 @@ func (a answer) settled() answer {
 // slow tells whether the answer says that the store's has not come in time.
 func (a answer) slow() bool {
 	switch a.JSON.Code {
-	case "acquire_unresolved", "release_unconfirmed", "store_unavailable":
+	case "acquire_unresolved", "release_unconfirmed", "store_unavailable", "no_quorum", "not_replicated":
 		return a.again != nil && a.Status == http.StatusServiceUnavailable
 	}
 	return false

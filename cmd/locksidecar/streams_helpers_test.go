@@ -77,6 +77,25 @@ func (p *proc) bind(key string, params ...string) *follower {
 	return p.follow(key, request(http.MethodPost, "/locks/"+key, form))
 }
 
+// bindHeld is bind for a lock that is free, and returns once it is held. Where the
+// store was slow it asks again.
+func (p *proc) bindHeld(key string, params ...string) *follower {
+	p.t.Helper()
+	for deadline := time.Now().Add(answerDeadline); ; {
+		f := p.bind(key, params...)
+		if f.conn != nil {
+			p.t.Cleanup(func() { _ = f.conn.Close() })
+		}
+		_, err := f.awaitErr("held", answerDeadline)
+		if err == nil {
+			return f
+		}
+		if !strings.Contains(err.Error(), "503 ") || time.Now().After(deadline) {
+			p.t.Fatal(err)
+		}
+	}
+}
+
 // watch asks for the events of a lock.
 func (p *proc) watch(key string) *follower {
 	return p.follow(key, "GET /locks/"+key+" HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
@@ -260,6 +279,13 @@ func (f *follower) await(kind string, within time.Duration) heard {
 		f.p.t.Fatal(err)
 	}
 	return h
+}
+
+// over tells whether the stream has ended.
+func (f *follower) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended != 0
 }
 
 // lastHeld returns the last event that said that the lock is held.

@@ -23,16 +23,24 @@ func TestTwoThousandBoundLocksFitInto64MiBAndEndAtOnce(t *testing.T) {
 	var all []*follower
 	for i := range n {
 		all = append(all, p.bind(fmt.Sprint("k", i), "ttl=120s", "wait=60s"))
-		if i%100 == 99 {
-			p.awaitWaiting(i + 1)
+		if i%100 != 99 {
+			continue
 		}
+		eventually(t, 30*time.Second, fmt.Sprintf("%d callers wait", i+1), func() bool {
+			for j, f := range all[i-99:] { // a busy machine's Redis may be slow
+				if f.over() {
+					all[i-99+j] = p.bind(f.key, "ttl=120s", "wait=60s")
+				}
+			}
+			return p.waiting() == i+1
+		})
 	}
 	waiting := memory()
 	began := locker.BootTime()
 	holder.Request(http.MethodDelete, "/locks", "all=true").Want(t, http.StatusOK, "")
 	for i, f := range all {
 		_, err := f.awaitErr("held", 30*time.Second)
-		for tries := 0; err != nil && tries < 20; tries++ { // a busy machine's Redis may be slow
+		for tries := 0; err != nil && tries < 20; tries++ { // as above
 			all[i] = p.bind(f.key, "ttl=120s", "wait=30s")
 			_, err = all[i].awaitErr("held", 30*time.Second)
 		}
@@ -42,7 +50,12 @@ func TestTwoThousandBoundLocksFitInto64MiBAndEndAtOnce(t *testing.T) {
 	}
 	t.Logf("%d locks were handed over in %v", n, locker.BootTime().Sub(began).Round(time.Millisecond))
 	bound := memory()
-	more := p.Metric("go_goroutines") - goroutines
+	var more float64
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		if more = p.Metric("go_goroutines") - goroutines; more <= 100 {
+			break
+		}
+	}
 	t.Logf("resident: %.1f MiB; with %d waiters %.1f; bound %.1f; %v goroutines more", least/(1<<20), n, waiting/(1<<20), bound/(1<<20), more)
 	if most := max(waiting, bound); most > 64<<20 {
 		t.Errorf("%.1f MiB are resident", most/(1<<20))

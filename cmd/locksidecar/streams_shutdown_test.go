@@ -12,17 +12,15 @@ import (
 
 func TestBoundLocksAtSIGTERM(t *testing.T) {
 	t.Parallel()
-	const grace = 700 * time.Millisecond
+	const grace = 1500 * time.Millisecond // as long as may be
 	for _, mode := range []string{"drop", "guarded", "release"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			r := redistest.Start(t)
 			p, other := on(t, r, "SHUTDOWN_MODE="+mode, "SHUTDOWN_GRACE="+grace.String()), on(t, r)
-			leaves, stays := p.bind("leaves", "ttl=60s"), p.bindByCurl("stays", "ttl=60s")
+			leaves, stays := p.bindHeld("leaves", "ttl=60s"), p.bindByCurl("stays", "ttl=60s")
 			all := []*follower{leaves, stays}
-			for _, f := range all {
-				f.await("held", 10*time.Second)
-			}
+			stays.await("held", 10*time.Second)
 			watcher := p.watch("stays")
 			watcher.await("held", 10*time.Second)
 			next := other.bind("leaves", "ttl=60s", "wait=30s")
@@ -31,18 +29,19 @@ func TestBoundLocksAtSIGTERM(t *testing.T) {
 			began := locker.BootTime()
 			p.Signal(syscall.SIGTERM)
 			for _, f := range append(all, watcher) {
-				if told := f.await("draining", 5*time.Second); told.at.Sub(began) > unevenness || told.JSON.ValidForMS <= 0 {
+				if told := f.await("draining", 5*time.Second); told.at.Sub(began) >= grace || told.JSON.ValidForMS <= 0 {
 					t.Errorf("%s: draining after %v: %s", f.key, told.at.Sub(began), told.Body)
 				}
 			}
 			p.POST("new").Want(t, http.StatusServiceUnavailable, "shutting_down")
 			// A connection that ends during the grace clears its lock.
 			leaves.close()
-			if granted := next.await("held", 5*time.Second); granted.at.Sub(began) > grace+unevenness {
-				t.Errorf("the lock of one who left was free after %v", granted.at.Sub(began))
-			}
+			granted := next.await("held", 5*time.Second)
 			for _, f := range []*follower{stays, watcher} {
 				lost := f.await("lost", 5*time.Second)
+				if granted.at > lost.at {
+					t.Errorf("the lock of one who left was not free before the end of the grace, but %v later", granted.at.Sub(lost.at))
+				}
 				if took := lost.at.Sub(began); took < grace || lost.JSON.Cause != string(locker.CauseShutdown) {
 					t.Errorf("%s: lost after %v: %s", f.key, took, lost.Body)
 				}
@@ -70,14 +69,14 @@ func TestADrainIsToldOverStreams(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	p := on(t, r)
-	bound, loose := p.bind("bound", "ttl=60s"), p.watch("loose")
+	bound, loose := p.bindHeld("bound", "ttl=60s"), p.watch("loose")
 	loose.await("", 5*time.Second) // it is not held
-	p.POST("loose", "ttl=60s").Want(t, http.StatusCreated, "held")
+	p.POST("loose", "ttl=60s").Finally(t, http.StatusCreated, "held")
 	loose = p.watch("loose")
 	for _, f := range []*follower{bound, loose} {
 		f.await("held", 5*time.Second)
 	}
-	p.Request(http.MethodPost, "/drain").Want(t, http.StatusNoContent, "")
+	p.Request(http.MethodPost, "/drain").Finally(t, http.StatusNoContent, "")
 	for _, f := range []*follower{bound, loose} {
 		f.await("draining", 5*time.Second)
 	}
@@ -86,24 +85,24 @@ func TestADrainIsToldOverStreams(t *testing.T) {
 	}
 	p.GET("bound").Want(t, http.StatusOK, "held")
 	bound.close()
-	awaitFree(t, r, "bound", time.Second)
+	awaitFree(t, r, "bound", 10*time.Second)
 }
 
 func TestALockTakenFromItsHolderIsToldSo(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	p, other := on(t, r), on(t, r)
-	for path, params := range map[string][]string{
-		"/locks/k": {"force=true"}, "/locks": {"all=true"},
+	for path, c := range map[string]struct {
+		param  string
+		status int
+	}{
+		"/locks/k": {"force=true", http.StatusNoContent}, "/locks": {"all=true", http.StatusOK},
 	} {
-		f := p.bind("k", "ttl=60s", "owner=w1")
-		f.await("held", 5*time.Second)
+		f := p.bindHeld("k", "ttl=60s", "owner=w1")
 		next := other.bind("k", "ttl=60s", "wait=30s")
 		other.awaitWaiting(1)
 		p.record.gaveUp(p, "k", locker.BootTime())
-		if a := p.Request(http.MethodDelete, path, params...); a.Status != http.StatusNoContent && a.Status != http.StatusOK {
-			t.Fatal(a)
-		}
+		p.Request(http.MethodDelete, path, c.param).Finally(t, c.status, "")
 		if lost := f.await("lost", 5*time.Second); lost.JSON.Cause != string(locker.CauseRevoked) {
 			t.Errorf("%s: %s", path, lost.Body)
 		}
@@ -111,11 +110,10 @@ func TestALockTakenFromItsHolderIsToldSo(t *testing.T) {
 		p.GET("k", "owner=w1").Want(t, http.StatusGone, "lost")
 		next.await("held", 5*time.Second)
 		next.close()
-		awaitFree(t, r, "k", time.Second)
+		awaitFree(t, r, "k", 10*time.Second)
 	}
-	mine := p.bind("k", "ttl=60s", "owner=w1")
-	mine.await("held", 5*time.Second)
-	p.DELETE("k", "owner=w1").Want(t, http.StatusNoContent, "")
+	mine := p.bindHeld("k", "ttl=60s", "owner=w1")
+	p.DELETE("k", "owner=w1").Finally(t, http.StatusNoContent, "")
 	mine.await("released", 5*time.Second)
 	mine.await("", 5*time.Second)
 	p.GET("k", "owner=w1").Want(t, http.StatusNotFound, "not_held")
