@@ -17,7 +17,7 @@ import (
 // happened, for keys that begin with a prefix of its own; once it must be so.
 func inTime(t *testing.T, try func(prefix string) time.Duration) {
 	t.Helper()
-	const tries = 3
+	const tries = 5
 	for n := range tries {
 		margin := try(fmt.Sprint("try", n, "-"))
 		t.Logf("least margin %v", margin)
