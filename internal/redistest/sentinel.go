@@ -187,12 +187,23 @@ func (s *Sentinel) AwaitMaster(old *Server) *Server {
 // seconds more.
 func (s *Sentinel) Failover() *Server {
 	s.t.Helper()
-	old := s.Master()
-	await(s.t, "a failover begins", func() bool {
-		_, err := s.Sentinels[0].Try("SENTINEL", "FAILOVER", s.Name)
-		return err == nil // it refuses while the latest is not over
+	var old *Server
+	await(s.t, "the Sentinels have a master", func() bool {
+		old = s.Master()
+		return old != nil
 	})
-	return s.AwaitMaster(old)
+	var next *Server
+	await(s.t, "the Sentinels have another master", func() bool {
+		// It may not have begun, while the latest is not over, and is given up
+		// if the one to be promoted is slow.
+		lead := s.Sentinels[0]
+		if flags := lead.fields("SENTINEL", "MASTER", s.Name)["flags"]; flags == "master" && s.named(lead) == old {
+			_, _ = lead.Try("SENTINEL", "FAILOVER", s.Name)
+		}
+		next = s.Master()
+		return next != nil && next != old
+	})
+	return next
 }
 
 // fields asks for a flat list of names and values.
