@@ -169,6 +169,9 @@ func TestASidecarWokenAfterValidityHasEndedTellsOfTheLossFirst(t *testing.T) {
 			if first.kind != "lost" || lost.JSON.ValidForMS != 0 || lost.JSON.Cause != string(locker.CauseExpired) {
 				t.Errorf("%s: the first event is %s %s", f.key, first.kind, first.Body)
 			}
+			if until := f.lastHeld().until(); lost.until() != until {
+				t.Errorf("%s: the loss is told to be valid until %d, which was %d", f.key, lost.until(), until)
+			}
 			if i == 0 {
 				t.Logf("told %v after it was woken", lost.at.Sub(woken))
 			}

@@ -159,7 +159,7 @@ func (l *Locker) loseLocked(g *grant, cause Cause, now Instant) {
 	// minimum hold lasts, as it does when the process dies.
 	cleanUpAt, othersAt := g.cleanUpAt(cause, now), now
 	if cause == CauseExpired || cause == CauseMaxHold {
-		othersAt = cleanUpAt
+		othersAt = g.validUntil // which may have passed: then nobody was kept out since
 	}
 	g.endLocked(EventLost, lost, othersAt, now)
 	c := l.addChoreLocked(g, false, now)
