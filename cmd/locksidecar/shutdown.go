@@ -15,8 +15,11 @@ const (
 	shutdownBound = 1900 * time.Millisecond
 	// afterGrace is what release has left once its grace is over.
 	afterGrace = 500 * time.Millisecond
-	// lastAnswers is for answers that are being written when the doors close.
-	lastAnswers = 50 * time.Millisecond
+	// Answers that are being written when the doors close have as long as the end
+	// may still take, within these: an end that is soon must not wait for a caller
+	// who does not read, and one that is late has to be written all the same.
+	leastForAnswers = 50 * time.Millisecond
+	mostForAnswers  = 500 * time.Millisecond
 )
 
 // shutDown ends what is held as the settings say, with the doors open, then
@@ -31,12 +34,13 @@ func (c *sidecar) shutDown(signals <-chan os.Signal, bySignal bool) locker.Count
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
+	end := time.Now().Add(bound)
 	done := make(chan locker.Counts, 1)
 	go func() { done <- c.locks.Shutdown(ctx, c.settings.ShutdownMode, c.settings.ShutdownGrace) }()
 	for {
 		select {
 		case counts := <-done:
-			c.closeDoors()
+			c.closeDoors(min(max(time.Until(end), leastForAnswers), mostForAnswers))
 			return counts
 		case sig := <-signals:
 			if bySignal {
@@ -58,9 +62,10 @@ func (c *sidecar) exitAtOnce(sig os.Signal) {
 	c.exit(code)
 }
 
-// closeDoors lets answers that are being written get out, then cuts.
-func (c *sidecar) closeDoors() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+// closeDoors lets answers that are being written get out for at most that long,
+// then cuts.
+func (c *sidecar) closeDoors(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	_ = c.api.Shutdown(ctx)
 	if c.admin != nil {
