@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -69,7 +70,13 @@ func footprint(ctx context.Context, l *lab) (_ []row, err error) {
 	defer closeAll(waiters) // ends the waits
 	ended := make(chan error, len(waiters))
 	for i, w := range waiters {
-		wg.Go(func() { ended <- w.Acquire(ctx, contestedKey(i)) })
+		wg.Go(func() {
+			err := w.Acquire(ctx, contestedKey(i))
+			for err != nil && strings.Contains(err.Error(), "status 503") { // so many come at once; it is to be asked again
+				err = w.Acquire(ctx, contestedKey(i))
+			}
+			ended <- err
+		})
 	}
 	w, err := l.watchFootprint(ctx, sidecar, store, keys)
 	select {

@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return o.publish(r)
 }
 
-// measure returns what it has when a section fails, with the error.
+// measure returns what it has when sections fail, with their errors.
 func (o options) measure(ctx context.Context) (r *result, err error) {
 	chosen, err := chooseSections(o.only)
 	if err != nil {
@@ -108,15 +108,19 @@ func (o options) measure(ctx context.Context) (r *result, err error) {
 	}
 	defer func() { err = errors.Join(err, lab.close()) }()
 	r = lab.newResult()
+	var failed []error
 	for _, s := range chosen {
 		lab.say("%s …", s.name)
 		rows, err := s.run(ctx, lab)
 		r.Rows, r.Points = append(r.Rows, rows...), lab.points
 		if err != nil {
-			return r, fmt.Errorf("%s: %w", s.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return r, nil
+	return r, errors.Join(failed...)
 }
 
 func (o options) publish(r *result) error {
