@@ -124,7 +124,7 @@ func script(signals string) string {
 func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	s := supervised(t, "sh", "-c", script("TERM INT HUP QUIT USR1 USR2 WINCH"))
-	pid := s.Out.pidIn(t, "ready")
+	s.Out.pidIn(t, "ready")
 	for _, tt := range []struct {
 		sig  syscall.Signal
 		name string
@@ -137,14 +137,22 @@ func TestSignalsReachTheCommand(t *testing.T) {
 			t.Fatalf("%v: the command %s", tt.sig, got)
 		}
 	}
+}
+
+func TestTheCommandIsStoppedAndGoesOnAsWeAreTold(t *testing.T) {
+	t.Parallel()
+	// Not a shell that starts something again and again: while what it starts has
+	// not begun yet, the shell waits in vfork, and is stopped only once it has, which
+	// it cannot if it was stopped itself.
+	s := supervised(t, "sh", "-c", `echo ready $$; exec sleep 1000`)
+	pid := s.Out.pidIn(t, "ready")
+	eventually(t, "it is the shell no more", func() bool { return nameOf(pid) == "sleep" })
 	s.Signal(syscall.SIGTSTP)
 	eventually(t, "the command is stopped", func() bool { return stateOf(pid) == "T" })
 	s.Signal(syscall.SIGCONT)
 	eventually(t, "the command goes on", func() bool { return stateOf(pid) != "T" })
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	s.WantResult(Result{Code: 137})
+	s.Signal(syscall.SIGTERM)
+	s.WantResult(Result{Code: 143})
 }
 
 // stateOf returns the letter that /proc shows for the process.
