@@ -111,6 +111,24 @@ var queueCases = []testCase{
 		h.wantLine(t, "k", 0)
 		h.mustBeFree(t, "k")
 	}},
+	{"the grant of a claim that waits tells what is left of it, also when it is sent again", func(t T, h Harness) {
+		crowd := h.crowd(t)
+		defer crowd.close()
+		c, turn := h.claim("k", long), crowd.deaf("p").turn(0, 0)
+		told := func(keep time.Duration, since locker.Instant) {
+			t.Helper()
+			grant, err := crowd.queue.AcquireInLine(t.Context(), c, turn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.wantTold(t, grant, keep, since)
+		}
+		since := h.Now()
+		told(long, since)
+		time.Sleep(short / 4)
+		c.Keep *= 10
+		told(long-short/4+rounding, since.Add(short/4-rounding))
+	}},
 	{"a claim that waits is refused for good as one that does not", func(t T, h Harness) {
 		crowd := h.crowd(t)
 		defer crowd.close()
