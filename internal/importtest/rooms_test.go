@@ -33,6 +33,9 @@ type room struct {
 // locker alone knows what a lock is; everybody may know the locker.
 const locker = module + "/internal/locker"
 
+// figures counts what tests have done.
+const figures = module + "/internal/figures"
+
 // rooms lists every package. A new one is added here with the reason why it
 // is not in one that exists.
 var rooms = map[string]room{
@@ -45,11 +48,13 @@ var rooms = map[string]room{
 	"internal/locker/redis":         {imports: []string{locker, redis}},
 	"internal/locker/quorum":        {imports: []string{locker}, tests: []string{module + "/internal/renewer", locker + "/redis"}}, // on real servers too
 	"internal/locker/statedir":      {imports: []string{locker}},
-	"internal/locker/lockertest":    {imports: []string{locker, rapid}}, // is imported by tests only
+	"internal/locker/lockertest":    {imports: []string{locker, rapid, figures}}, // is imported by tests only
 	"internal/renewer":              {imports: []string{locker}},
 	"internal/metrics":              {imports: []string{locker, prometheus}},
-	"internal/redistest":            {}, // is imported by tests only
-	"internal/redistest/faultproxy": {}, // is imported by tests only
+	"internal/redistest":            {imports: []string{figures}}, // is imported by tests only
+	"internal/redistest/faultproxy": {imports: []string{figures}}, // is imported by tests only
+	"internal/figures":              {},                           // is imported by tests only
+	"internal/figures/page":         {imports: []string{figures}},
 	"internal/importtest":           {},
 	"internal/mutants":              {},
 }
@@ -58,7 +63,7 @@ var rooms = map[string]room{
 var everyTest = []string{
 	locker, locker + "/memory", locker + "/lockertest",
 	module + "/internal/redistest", module + "/internal/redistest/faultproxy",
-	rapid, goleak,
+	rapid, goleak, figures,
 }
 
 // testRooms are packages that no product code may import.
@@ -66,6 +71,7 @@ var testRooms = []string{
 	locker + "/lockertest",
 	module + "/internal/redistest", module + "/internal/redistest/faultproxy",
 	module + "/internal/importtest", module + "/internal/mutants",
+	figures, figures + "/page",
 }
 
 // goPackage is what go list tells of a package.

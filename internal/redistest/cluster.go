@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // ClusterConfig says how a cluster is to be.
@@ -42,6 +44,7 @@ func (c ClusterConfig) StartCluster(t testing.TB) *Cluster {
 	if c.TLS && c.CA == nil {
 		c.CA = NewCA(t)
 	}
+	c.among = figures.Cluster
 	cluster := &Cluster{t: t, masters: c.Masters}
 	cluster.Nodes = startTogether(t, func() []*Server { return c.prepareCluster(t) })
 	cluster.AwaitOK()
@@ -209,6 +212,7 @@ func (c *Cluster) AwaitMaster(name string, old *Server) *Server {
 		master = c.MasterOf(name)
 		return master != nil && master != old
 	})
+	figures.Count(figures.Failover, figures.Cluster, 1)
 	return master
 }
 
@@ -216,6 +220,7 @@ func (c *Cluster) AwaitMaster(name string, old *Server) *Server {
 func (c *Cluster) Begin(name string, to *Server) *Move {
 	c.t.Helper()
 	m := &Move{c: c, slot: c.Slot(name), From: c.MasterOf(name), To: to}
+	figures.Count(figures.SlotMoved, figures.Cluster, 1)
 	to.Do("CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.From.id())
 	m.From.Do("CLUSTER", "SETSLOT", m.slot, "MIGRATING", to.id())
 	return m

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // Replicated is a master and its replicas.
@@ -20,6 +22,7 @@ type Replicated struct {
 // started as, as in a pod without a volume.
 func (c Config) StartReplicated(t testing.TB, replicas int) *Replicated {
 	t.Helper()
+	c.among = figures.Replicated
 	r := &Replicated{t: t, Servers: startTogether(t, func() []*Server { return c.prepareReplicated(t, replicas) })}
 	r.AwaitReplicas(r.Servers[0], replicas)
 	return r

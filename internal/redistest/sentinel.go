@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // SentinelConfig says how a trio of Sentinels and what they watch is to be.
@@ -29,6 +31,7 @@ func (c SentinelConfig) StartSentinel(t testing.TB) *Sentinel {
 	if c.Replicas == 0 {
 		c.Replicas = 2
 	}
+	c.among = figures.Sentinel
 	const sentinels = 3
 	servers := startTogether(t, func() []*Server {
 		servers := c.prepareReplicated(t, c.Replicas)
@@ -60,7 +63,7 @@ func (s *Sentinel) SetDownAfter(d time.Duration) {
 
 func (c SentinelConfig) prepareSentinels(t testing.TB, servers []*Server, n int) []*Server {
 	config := Config{
-		Password: c.SentinelPassword, TLS: c.TLS, CA: servers[0].ca, sentinel: true,
+		Password: c.SentinelPassword, TLS: c.TLS, CA: servers[0].ca, sentinel: true, among: figures.Sentinel,
 		Directives: append([]string(nil), c.Sentinel...),
 	}
 	var sentinels []*Server
@@ -179,6 +182,7 @@ func (s *Sentinel) AwaitMaster(old *Server) *Server {
 		master = s.Master()
 		return master != nil && master != old
 	})
+	figures.Count(figures.Failover, figures.Sentinel, 1)
 	return master
 }
 
@@ -187,6 +191,7 @@ func (s *Sentinel) AwaitMaster(old *Server) *Server {
 // seconds more.
 func (s *Sentinel) Failover() *Server {
 	s.t.Helper()
+	figures.Count(figures.Failover, figures.Sentinel, 1)
 	var old *Server
 	await(s.t, "the Sentinels have a master", func() bool {
 		old = s.Master()

@@ -4,6 +4,7 @@
 package redistest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // startDeadline bounds how long a server may take until it answers; it is
@@ -45,6 +48,7 @@ type Config struct {
 	Wrap []string
 
 	sentinel bool
+	among    figures.Column // the kind of others that it belongs to; "" for none
 }
 
 // Server is one redis-server process, or a succession of them with the same
@@ -79,6 +83,7 @@ func (c Config) Start(t testing.TB) *Server {
 // StartMany starts servers that know nothing of each other, side by side.
 func (c Config) StartMany(t testing.TB, n int) []*Server {
 	t.Helper()
+	c.among = figures.Redlock
 	return startTogether(t, func() []*Server {
 		var servers []*Server
 		for range n {
@@ -108,7 +113,7 @@ func startTogether(t testing.TB, prepare func() []*Server) []*Server {
 			return servers
 		}
 		for _, s := range servers {
-			s.Kill()
+			s.end()
 		}
 		if !errors.Is(failure, errPortTaken) {
 			break
@@ -144,7 +149,7 @@ func (c Config) prepare(t testing.TB) *Server {
 	}
 	s := &Server{t: t, cfg: c, dir: dir, port: freePort(t)}
 	t.Cleanup(func() {
-		s.Kill()
+		s.end()
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
@@ -203,6 +208,13 @@ func (s *Server) Rotate(ca *CA, c Certificate) {
 // Kill ends the process by SIGKILL and returns once it is gone. It does
 // nothing if the process has ended already.
 func (s *Server) Kill() {
+	if s.cmd != nil {
+		s.count(figures.ServerKilled)
+		s.end()
+	}
+}
+
+func (s *Server) end() {
 	if s.cmd == nil {
 		return
 	}
@@ -234,6 +246,7 @@ func (s *Server) RestartLoading() {
 
 // Stop freezes the process (SIGSTOP): its connections stay and say nothing.
 func (s *Server) Stop() {
+	s.count(figures.ServerFrozen)
 	s.signal(syscall.SIGSTOP)
 	s.frozen = true
 }
@@ -252,6 +265,11 @@ func (s *Server) signal(sig syscall.Signal) {
 	if err := s.cmd.Process.Signal(sig); err != nil {
 		s.t.Fatalf("%v: %v", sig, err)
 	}
+}
+
+// count counts what befalls the server.
+func (s *Server) count(what figures.Row) {
+	figures.Count(what, cmp.Or(s.cfg.among, figures.Single), 1)
 }
 
 var errPortTaken = errors.New("the port is taken")

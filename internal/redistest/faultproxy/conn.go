@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // link is one client's connection and the proxy's own to the server. Requests
@@ -34,9 +36,11 @@ func (p *Proxy) serve(n int, client net.Conn) {
 	if connect := p.connect.Load(); connect != nil {
 		switch (*connect)(n) {
 		case ConnectReset:
+			happened(figures.ConnectionCut)
 			reset(client)
 			return
 		case ConnectBlackHole:
+			happened(figures.BlackHole)
 			_, _ = io.Copy(io.Discard, client) // until either side closes it
 			return
 		}
@@ -71,14 +75,22 @@ func (l *link) passRequests() {
 		}
 		switch {
 		case a.Reset:
+			happened(figures.ConnectionCut)
 			reset(l.client)
 			return
 		case a.BlackHole:
+			happened(figures.BlackHole)
 			_, _ = io.Copy(io.Discard, r) // until either side closes it
 			return
 		}
+		if a.RequestDelay > 0 || a.Hold != nil {
+			happened(figures.RequestLate)
+		}
 		if !l.p.pass(a.RequestDelay, a.Hold) {
 			return
+		}
+		if a.Repeat != NoRepeat {
+			happened(figures.Repeated)
 		}
 		if a.Repeat == RepeatElsewhere {
 			l.p.running.Go(func() { l.p.sendElsewhere(raw) })
@@ -116,20 +128,28 @@ func (l *link) passReplies() {
 }
 
 func (l *link) passReply(raw []byte, a Action) {
+	if a.ReplyDelay > 0 {
+		happened(figures.ReplyLate)
+	}
 	if !l.p.pass(a.ReplyDelay, nil) {
 		return
 	}
 	switch {
 	case a.LoseReply:
+		happened(figures.ReplyLost)
 		_ = l.client.Close()
 		return
 	case a.SwallowReply:
+		happened(figures.ReplyLost)
 		return
 	case a.Replace != nil:
+		happened(figures.ReplySpoilt)
 		raw = a.Replace(raw)
 	}
 	l.p.write(l.client, raw, a.BytesPerSecond) // the client may have left
 }
+
+func happened(what figures.Row) { figures.Count(what, figures.Wire, 1) }
 
 // expect notes that a reply to the command will come.
 func (l *link) expect(c Command, a Action) {

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // Proxy is a running proxy. Its methods are safe for concurrent use.
@@ -105,6 +107,11 @@ func (p *Proxy) SetConnect(connect func(n int) Connect) {
 // Cut closes every connection that is open, on both sides. Requests that are
 // held back are lost.
 func (p *Proxy) Cut() {
+	happened(figures.ConnectionCut)
+	p.closeAll()
+}
+
+func (p *Proxy) closeAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.open {
@@ -118,7 +125,7 @@ func (p *Proxy) Close() {
 	p.close.Do(func() {
 		close(p.closing)
 		_ = p.listener.Close()
-		p.Cut()
+		p.closeAll()
 	})
 	p.running.Wait()
 }
