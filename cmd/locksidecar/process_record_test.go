@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -32,6 +33,7 @@ type record struct {
 	seen     map[*proc][]string // texts that processes have handed out
 	leaving  map[*proc]bool     // told to end: a grant of theirs is valid only as long as they say so
 	lossy    map[string]bool    // keys whose value was taken from the store
+	allowed  int                // overlaps that this explains
 	problems []string
 }
 
@@ -221,6 +223,7 @@ func (r *record) check(t testing.TB) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.judge()
+	r.count()
 	for _, problem := range r.problems {
 		t.Error(problem)
 	}
@@ -248,6 +251,25 @@ func (r *record) check(t testing.TB) {
 	}
 }
 
+// count counts what was checked, for the first process's mode.
+func (r *record) count() {
+	if len(r.processes) == 0 {
+		return
+	}
+	mode := r.processes[0].mode()
+	granted := 0
+	for _, g := range r.grants {
+		if g.granted {
+			granted++
+		}
+	}
+	figures.Count(figures.Sidecars, mode, len(r.processes))
+	figures.Count(figures.Grants, mode, granted)
+	figures.Count(figures.Windows, mode, len(r.grants))
+	figures.Count(figures.Violations, mode, len(r.problems))
+	figures.Count(figures.Allowed, mode, r.allowed)
+}
+
 // judge adds the problems that show only between grants.
 func (r *record) judge() {
 	byKey := make(map[string][]grantName)
@@ -264,7 +286,12 @@ func (r *record) judge() {
 				if a.granted && b.from < a.asked {
 					r.problem("%s: grant %d was made after %d", key, earlier.fence, later.fence)
 				}
-				if both := min(a.until, b.until).Sub(max(a.from, b.from)); both > 0 && !r.lossy[key] {
+				both := min(a.until, b.until).Sub(max(a.from, b.from))
+				switch {
+				case both <= 0:
+				case r.lossy[key]:
+					r.allowed++
+				default:
 					r.problem("%s: grants %d and %d were both told to be valid for %v", key, earlier.fence, later.fence, both)
 				}
 			}
@@ -282,7 +309,7 @@ func (p *proc) finish() {
 			res.Body.Close()
 			p.record.saw(p, "metrics", page.String())
 		}
-		p.Kill()
+		p.end()
 	}
 	p.client.CloseIdleConnections()
 	p.visitor.CloseIdleConnections()

@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -191,6 +193,7 @@ func (p *proc) Signal(sig syscall.Signal) {
 	p.t.Helper()
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 		p.record.leaves(p, locker.BootTime())
+		p.count(figures.SidecarEnded)
 	}
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Fatalf("%v: %v", sig, err)
@@ -198,7 +201,11 @@ func (p *proc) Signal(sig syscall.Signal) {
 }
 
 // Stop freezes the process.
-func (p *proc) Stop() { p.t.Helper(); p.Signal(syscall.SIGSTOP) }
+func (p *proc) Stop() {
+	p.t.Helper()
+	p.count(figures.SidecarFrozen)
+	p.Signal(syscall.SIGSTOP)
+}
 
 // Cont lets a frozen process go on.
 func (p *proc) Cont() { p.t.Helper(); p.Signal(syscall.SIGCONT) }
@@ -206,9 +213,31 @@ func (p *proc) Cont() { p.t.Helper(); p.Signal(syscall.SIGCONT) }
 // Kill ends the process by SIGKILL and returns once it is gone.
 func (p *proc) Kill() {
 	p.t.Helper()
+	p.count(figures.SidecarKilled)
+	p.end()
+}
+
+func (p *proc) end() {
+	p.t.Helper()
 	p.Signal(syscall.SIGKILL)
 	<-p.exited
 }
+
+// mode is the column in which what the process does is counted.
+func (p *proc) mode() figures.Column {
+	mode := figures.Single
+	for _, setting := range p.env { // later ones win
+		if value, found := strings.CutPrefix(setting, "REDIS_MODE="); found {
+			mode = figures.Column(value)
+		}
+	}
+	if slices.Contains(p.cmd.Args, "dev") {
+		mode = figures.Dev
+	}
+	return mode
+}
+
+func (p *proc) count(what figures.Row) { figures.Count(what, p.mode(), 1) }
 
 // WaitExit returns the exit code once the process has ended, which it must
 // within the time given.

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
@@ -37,6 +38,7 @@ func TestAnySequenceOfRequestsAndFaultsKeepsTheInvariants(t *testing.T) {
 				"": m.check,
 			})
 			m.settle(rt)
+			figures.Count(figures.Histories, figures.Virtual, 1)
 		})
 	})
 }

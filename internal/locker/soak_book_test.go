@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 )
@@ -39,7 +40,9 @@ func (b *book) wipedWithin(from, to locker.Instant) bool {
 // the store timeout before it is reported.
 func (b *book) check(s *soak) {
 	s.t.Helper()
+	violations, allowed := 0, 0
 	for _, v := range b.holds.Violations() {
+		allowed++
 		switch v.Kind {
 		case lockertest.Overlap:
 			if b.wipedWithin(v.First.From.Add(-storeTimeout), v.Second.From) {
@@ -50,8 +53,14 @@ func (b *book) check(s *soak) {
 				continue
 			}
 		}
+		allowed--
+		violations++
 		s.t.Error(v)
 	}
+	figures.Count(figures.Grants, figures.Virtual, b.holds.Holds())
+	figures.Count(figures.Windows, figures.Virtual, b.holds.Holds())
+	figures.Count(figures.Violations, figures.Virtual, violations)
+	figures.Count(figures.Allowed, figures.Virtual, allowed)
 }
 
 // hold is one worker's view of its grant: what it was told so far.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
 )
@@ -140,14 +141,17 @@ func (s *soak) settle() {
 		at.now().ReleaseWhere(context.Background(), "", true)
 	}
 	s.pass(2 * soakMaxTTL)
+	orphans := 0
 	for _, key := range soakKeys {
 		if _, left, taken := s.store.Value(key); taken {
+			orphans++
 			s.t.Errorf("%q is still taken, for another %v", key, left)
 		}
 		if left := s.store.LineTTL(key); left != 0 {
 			s.t.Errorf("the line for %q is still there, for another %v", key, left)
 		}
 	}
+	figures.Count(figures.Orphans, figures.Virtual, orphans)
 	if _, listening := s.audit.counts(); listening != 0 {
 		s.t.Errorf("%d still listen", listening)
 	}
@@ -205,6 +209,15 @@ func (s *soak) report(length time.Duration) {
 	s.t.Logf("%v: %d sidecars, %d calls to the store, %d with a fault, %d outages, %d holds swept, %d wipes; %d woken, %d polls, %d handed over; outcomes %v",
 		length, total.sidecars, total.calls, total.faults, total.outages, s.book.holds.Holds(), len(s.book.wipes),
 		total.woken, total.polled, handed, s.tally.String())
+	figures.Count(figures.Sidecars, figures.Virtual, total.sidecars)
+	figures.Count(figures.Hours, figures.Virtual, int(length/time.Hour))
+	figures.Count(figures.Wiped, figures.Virtual, len(s.book.wipes))
+	for _, at := range s.slots {
+		figures.Count(figures.SidecarKilled, figures.Virtual, len(at.lives)-1)
+		for _, c := range at.lives {
+			c.faults.Figures(figures.Virtual)
+		}
+	}
 	if s.book.holds.Holds() == 0 || total.faults < total.calls/8 || total.woken == 0 || handed == 0 {
 		s.t.Error("the run shows nothing: no holds, no hints, or hardly a fault")
 	}

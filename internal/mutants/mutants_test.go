@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // timeout ends the tests of a mutant that hangs, which counts as caught.
@@ -47,6 +49,8 @@ func TestTheTestsCatchEveryMutant(t *testing.T) {
 		}
 	})
 	t.Logf("mutants caught %d/%d", caught.Load(), tried.Load())
+	figures.Count(figures.MutantsTried, "", int(tried.Load()))
+	figures.Count(figures.MutantsCaught, "", int(caught.Load()))
 }
 
 var (
@@ -101,6 +105,7 @@ func runTests(t *testing.T, replace map[string]string, packages []string) (outpu
 	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1", "-timeout=" + timeout, "-overlay=" + file}
 	test := exec.CommandContext(t.Context(), "go", append(args, packages...)...)
 	test.Dir = root
+	test.Env = append(os.Environ(), figures.Variable+"=") // what mutants do is not counted
 	printed, err := test.CombinedOutput()
 	return string(printed), err
 }

@@ -3,6 +3,7 @@ package lockertest
 import (
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -54,6 +55,22 @@ type Fault struct {
 	// DuplicateDelay later. Nobody sees the replies.
 	Duplicates     int
 	DuplicateDelay time.Duration
+}
+
+// kinds are what a fault is made of.
+func (f Fault) kinds() (all []figures.Row) {
+	for kind, is := range map[figures.Row]bool{
+		figures.Refused:     f.Refuse != nil,
+		figures.RequestLate: f.RequestDelay > 0,
+		figures.ReplyLost:   f.LoseReply,
+		figures.ReplyLate:   f.ReplyDelay > 0,
+		figures.Repeated:    f.Duplicates > 0,
+	} {
+		if is {
+			all = append(all, kind)
+		}
+	}
+	return all
 }
 
 // Plan decides each call's fault. It is never called twice at once, so it may

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -22,6 +23,7 @@ type Faulty struct {
 	plan   Plan
 	calls  int
 	faults int
+	kinds  map[figures.Row]int // of the faults
 
 	listeners   map[int]context.CancelCauseFunc
 	connections int // of listeners, so far
@@ -35,7 +37,7 @@ var (
 
 // NewFaulty wraps a backend. A nil plan injects nothing.
 func NewFaulty(backend locker.Backend, plan Plan) *Faulty {
-	return &Faulty{backend: backend, plan: plan, closing: make(chan struct{})}
+	return &Faulty{backend: backend, plan: plan, kinds: make(map[figures.Row]int), closing: make(chan struct{})}
 }
 
 // SetPlan decides about the calls that begin from now on.
@@ -50,6 +52,16 @@ func (f *Faulty) Counts() (calls, faults int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls, f.faults
+}
+
+// Figures counts the calls and faults so far in a column of the figures.
+func (f *Faulty) Figures(column figures.Column) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	figures.Count(figures.Calls, column, f.calls)
+	for kind, n := range f.kinds {
+		figures.Count(kind, column, n)
+	}
 }
 
 // Wait returns once every request that is still on its way has been executed.
@@ -196,6 +208,9 @@ func (f *Faulty) next(op Op, keys []locker.Key) Fault {
 	fault := f.plan(call)
 	if fault != (Fault{}) {
 		f.faults++
+		for _, kind := range fault.kinds() {
+			f.kinds[kind]++
+		}
 	}
 	return fault
 }

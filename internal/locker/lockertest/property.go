@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -52,6 +53,11 @@ var propertyCases = []testCase{
 				}
 			}
 			rt.Repeat(actions)
+			if h.bubble {
+				figures.Count(figures.Histories, figures.Virtual, 1)
+			} else {
+				figures.Count(figures.Histories, figures.Single, 1)
+			}
 		})
 	}},
 }

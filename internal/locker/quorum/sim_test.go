@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -25,7 +26,9 @@ func TestSimulationsNeverHaveTwoValidHolders(t *testing.T) {
 	for seed := range simSeeds(t, 4) { // in one life of seventy no lock is broken
 		synctest.Test(t, func(t *testing.T) {
 			s := simulate(t, seed, simGuard)
-			for _, v := range s.holds.Violations() {
+			violations := s.holds.Violations()
+			figures.Count(figures.Violations, figures.VirtualRedlock, len(violations))
+			for _, v := range violations {
 				t.Errorf("LOCKSIDECAR_SIM_SEED=%d LOCKSIDECAR_SIM_SEEDS=1: %v\n%s", seed, v,
 					s.traced.of(v.First.Key, v.First.From.Add(-traceBefore), v.Second.From.Add(time.Second)))
 			}
@@ -35,6 +38,7 @@ func TestSimulationsNeverHaveTwoValidHolders(t *testing.T) {
 			broken += s.broken
 		})
 	}
+	figures.Count(figures.Hours, figures.VirtualRedlock, int(time.Duration(lives)*simLife/time.Hour))
 	t.Logf("%d lives of %v: %d grants, %d locks broken, %d calls to the nodes", lives, simLife, grants, broken, calls)
 	if grants < lives || broken == 0 {
 		t.Error("the simulations show nothing: hardly a grant, or no lock was broken")
@@ -49,6 +53,7 @@ func TestWithoutTheRestartGuardSimulationsHaveTwoValidHolders(t *testing.T) {
 	for seed := range simSeeds(t, 100) { // one life in four shows it
 		overlaps := 0
 		synctest.Test(t, func(t *testing.T) { overlaps = len(simulate(t, seed, 0).holds.Violations()) })
+		figures.Count(figures.Allowed, figures.VirtualRedlock, overlaps)
 		if lives++; overlaps > 0 {
 			t.Logf("seen in life %d", lives)
 			return
@@ -108,6 +113,9 @@ func simulate(t *testing.T, seed uint64, guard time.Duration) *simulation {
 	}
 	s.running.Go(func() { processes[0].operate(s.random(99), end) })
 	s.running.Wait()
+	figures.Count(figures.Sidecars, figures.VirtualRedlock, len(processes))
+	figures.Count(figures.Grants, figures.VirtualRedlock, s.grants)
+	figures.Count(figures.Windows, figures.VirtualRedlock, s.holds.Holds())
 	s.settle(processes)
 	return s
 }
@@ -124,13 +132,16 @@ func (s *simulation) settle(processes []*process) {
 		p.ReleaseWhere(context.Background(), "", true)
 	}
 	time.Sleep(simMaxTTL + 2*time.Second)
+	orphans := 0
 	for i, n := range s.nodes {
 		for _, key := range s.keys {
 			if _, left, taken := n.Value(key); taken {
+				orphans++
 				s.t.Errorf("seed %d: %q is still taken at node %d, for %v", s.seed, key, i, left)
 			}
 		}
 	}
+	figures.Count(figures.Orphans, figures.VirtualRedlock, orphans)
 	for _, p := range processes {
 		if owed, coming := p.quorum.Owed(), p.quorum.Coming(); owed != 0 || coming != 0 {
 			s.t.Errorf("seed %d: %s owes %d and expects %d", s.seed, p.name, owed, coming)
@@ -147,13 +158,16 @@ func (n *simNode) suffer(random *rand.Rand, end locker.Instant) {
 		time.Sleep(upTo(24 * time.Second))
 		switch random.IntN(4) {
 		case 0: // started again, and empty
+			figures.Count(figures.ServerKilled, figures.VirtualRedlock, 1)
 			n.set(func() { n.down = true })
 			time.Sleep(upTo(2 * time.Second))
 			n.forget()
 			n.set(func() { n.down = false })
 		case 1: // flushed
+			figures.Count(figures.Wiped, figures.VirtualRedlock, 1)
 			n.forget()
 		case 2:
+			figures.Count(figures.ServerFrozen, figures.VirtualRedlock, 1)
 			n.set(func() { n.slow = 3 * storeTimeout })
 			time.Sleep(upTo(3 * time.Second))
 			n.set(func() { n.slow = 0 })

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
@@ -239,6 +240,7 @@ func (p *process) end() {
 	for _, l := range p.links {
 		calls, _ := l.Counts()
 		p.sim.calls += calls
+		l.Figures(figures.VirtualRedlock)
 		l.Close()
 	}
 }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
+	"github.com/locksidecar/locksidecar/internal/redistest"
+	"github.com/locksidecar/locksidecar/internal/redistest/faultproxy"
+)
+
+// A third of the TTL after a renewal the next one is due. It runs alone, since it
+// measures, and only for the figures.
+func TestHowLateRenewalsAre(t *testing.T) {
+	if !figures.Wanted() {
+		t.Skip("it measures, and checks nothing that other tests do not: see make figures")
+	}
+	const (
+		locks  = 300
+		ttl    = 3 * time.Second
+		rounds = 10
+	)
+	p, proxy := through(t, redistest.Start(t), "LOG_LEVEL=info")
+	var (
+		mu      sync.Mutex
+		renewed = make(map[string]time.Time)
+		times   int
+		worst   time.Duration
+	)
+	proxy.SetRule(func(c faultproxy.Command) faultproxy.Action {
+		if !runs(c, "renew", "") {
+			return faultproxy.Action{}
+		}
+		now := time.Now()
+		n, _ := strconv.Atoi(c.Args[1]) // of keys
+		mu.Lock()
+		defer mu.Unlock()
+		for _, key := range c.Args[2 : 2+n] {
+			if last, again := renewed[key]; again {
+				times++
+				worst = max(worst, now.Sub(last)-ttl/3)
+			}
+			renewed[key] = now
+		}
+		return faultproxy.Action{}
+	})
+	for i := range locks {
+		p.POST(fmt.Sprint("k", i), "ttl="+ttl.String()).Finally(t, 201, "held")
+	}
+	eventually(t, time.Minute, "all are renewed again and again", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return times >= rounds*locks
+	})
+	t.Logf("%d renewals, the latest %v after its time", times, worst)
+	figures.Count(figures.RenewalLate, "", int(worst.Microseconds()))
+}
