@@ -20,7 +20,7 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard bench/go.mod acceptance/go.mod relea
 GENERATED := docs/config.md docs/commands.md charts/locksidecar/README.md
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-product test-bench test-acceptance test-examples chart-test pictures lint fmt vet staticcheck cross generate check fuzz soak mutants bench image sbom release test-release test-journals e2e e2e-short endings vuln
+.PHONY: help run build test test-product test-bench test-acceptance test-examples chart-test pictures lint fmt vet staticcheck cross generate check fuzz soak mutants bench image sbom release test-release test-journals figures e2e e2e-short endings vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,20 @@ soak: ## run the soak tests at length: LOCKSIDECAR_SOAK_HOURS=240 of virtual tim
 
 mutants: ## prove the tests: each of many one-line mistakes must turn them red
 	go test -tags mutants -count=1 -timeout=60m -v ./internal/mutants
+
+# All counts of one run. A test that fails ends it: there are no figures of a run
+# that is red.
+figures: export LOCKSIDECAR_FIGURES := $(CURDIR)/bin/figures.jsonl
+figures: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+figures: export LOCKSIDECAR_SOAK_SEED = $(SEED)
+figures: export LOCKSIDECAR_SIM_SEED = $(SEED)
+figures: ## run all tests and mutants, and write what they did into docs/guarantees.md; SEED=1 chooses
+	@tools/need redis-server redis-server
+	@mkdir -p bin && rm -f '$(LOCKSIDECAR_FIGURES)'
+	CGO_ENABLED=1 go test -race -shuffle=on -p=1 -timeout=20m -count=1 ./...
+	$(MAKE) --no-print-directory mutants
+	go run ./internal/figures/page -commit '$(COMMIT)' -seed '$(SEED)' \
+		-redis "$$(redis-server --version | sed 's/.* v=\([^ ]*\) .*/\1/')" '$(LOCKSIDECAR_FIGURES)' docs/guarantees.md
 
 bench: build ## measure against the peers; writes the table into the README and draws the charts
 	@tools/need redis-server redis-server
