@@ -16,7 +16,7 @@ type Run struct {
 
 var (
 	columns = []Column{Dev, Single, Replicated, Sentinel, Cluster, Redlock, Wire, Virtual, VirtualRedlock}
-	checked = []Row{Sidecars, Hours, Calls, Grants, Windows, Histories, Violations, Allowed, Orphans}
+	checked = []Row{Sidecars, Hours, Calls, Grants, Windows, Histories, Linearized, Violations, Allowed, Orphans}
 	faults  = []Row{
 		ServerKilled, ServerFrozen, Failover, SlotMoved, Wiped, SidecarKilled, SidecarFrozen, SidecarEnded,
 		ConnectionCut, BlackHole, Refused, RequestLate, Repeated, ReplyLate, ReplyLost, ReplySpoilt,

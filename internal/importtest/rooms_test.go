@@ -20,6 +20,7 @@ const (
 	xsys       = "golang.org/x/sys/unix"
 	rapid      = "pgregory.net/rapid"
 	goleak     = "go.uber.org/goleak"
+	porcupine  = "github.com/anishathalye/porcupine"
 )
 
 // room is what the packages at one path may import beside the standard
@@ -48,7 +49,7 @@ var rooms = map[string]room{
 	"internal/locker/redis":         {imports: []string{locker, redis}},
 	"internal/locker/quorum":        {imports: []string{locker}, tests: []string{module + "/internal/renewer", locker + "/redis"}}, // on real servers too
 	"internal/locker/statedir":      {imports: []string{locker}},
-	"internal/locker/lockertest":    {imports: []string{locker, rapid, figures}}, // is imported by tests only
+	"internal/locker/lockertest":    {imports: []string{locker, rapid, porcupine, figures}}, // is imported by tests only
 	"internal/renewer":              {imports: []string{locker}},
 	"internal/metrics":              {imports: []string{locker, prometheus}},
 	"internal/redistest":            {imports: []string{figures}}, // is imported by tests only

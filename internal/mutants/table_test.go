@@ -137,6 +137,8 @@ var mutants = []mutant{
 		"w, refused := g.waiter, l.refused", "w, refused := g.waiter, make(chan struct{})", lease},
 	{"waiting for a hint alone", "internal/locker/wait.go",
 		"w.askAt = now.Add(held.Standing.AskIn)", "w.askAt = w.ends", lease},
+	{"refused while a release is on its way", "internal/locker/acquire.go",
+		"return nil, Status{}, c, nil", "return nil, Status{}, nil, &HeldError{}", lease},
 	{"hint forgotten that comes during a request", "internal/locker/line.go",
 		"if w.asking && (w.askBy == 0 || at < w.askBy) {", "if false {", lease},
 	{"hints missed before listening began", "internal/locker/line.go",
