@@ -1,6 +1,8 @@
 package examples
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +27,40 @@ func TestCurlHoldsTheLockWhileACommandRuns(t *testing.T) {
 	}
 	p.Must(204, "DELETE", "/locks/report?force=true", "")
 	x.wantExit(128 + int(syscall.SIGTERM))
+}
+
+func TestTheLockLastsUntilACommandThatIsToldToEndHasTidiedUp(t *testing.T) {
+	p := sidecar.Start(t)
+	busy := filepath.Join(t.TempDir(), "busy")
+	if err := os.WriteFile(busy, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := start(t, p, "shell/bound.sh", "report", "sh", "-c", `
+		tidy() { echo tidies; while [ -e "$0" ]; do sleep 0.05; done; echo "has tidied up"; exit 3; }
+		trap tidy TERM
+		echo runs
+		while :; do sleep 0.05; done`, busy)
+	x.waitLine("runs")
+	x.signal(syscall.SIGTERM)
+	x.waitLine("tidies")
+	p.Must(200, "GET", "/locks/report", "")
+	if err := os.Remove(busy); err != nil {
+		t.Fatal(err)
+	}
+	x.waitLine("has tidied up")
+	x.wantExit(3)
+	sidecar.Eventually(t, "the lock is given back", isFree(p, "report"))
+}
+
+func TestAScriptThatIsToldToEndWhileItWaitsLeavesTheLine(t *testing.T) {
+	p := sidecar.Start(t)
+	p.Must(201, "POST", "/locks/report", "owner=other")
+	x := start(t, p, "shell/bound.sh", "report", "echo", "never")
+	sidecar.Eventually(t, "it waits", func() bool { return strings.Contains(p.Must(200, "GET", "/locks", ""), `"waiting"`) })
+	x.signal(syscall.SIGTERM)
+	x.wantExit(75)
+	p.Must(204, "DELETE", "/locks/report?owner=other", "")
+	sidecar.Eventually(t, "nobody has taken the lock", isFree(p, "report"))
 }
 
 func TestAnEntrypointReleasesWhatACrashHasLeft(t *testing.T) {

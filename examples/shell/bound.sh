@@ -12,6 +12,7 @@ shift
 
 exec 3< <(exec curl -sSN --fail-with-body -d bind=connection -d "wait=${WAIT:-30s}" "$url/locks/$key")
 stream=$!
+trap 'kill "${work:-$!}" 2>/dev/null' TERM INT # before there is work, that is curl
 
 # next_event reads up to the next event. The end of the stream means not held.
 next_event() {
@@ -34,9 +35,12 @@ work=$!
 	kill "$work"
 } &
 watcher=$!
-trap 'kill "$work" 2>/dev/null' TERM INT
 
 wait "$work"
 code=$?
+while kill -0 "$work" 2>/dev/null; do # a signal has ended the wait, and the work tidies up
+	wait "$work"
+	code=$?
+done
 kill "$watcher" "$stream" 2>/dev/null # which gives the lock back
 exit "$code"

@@ -5,9 +5,8 @@
 #   leader.sh NAME COMMAND…
 name=$1
 shift
-trap 'kill "$lead"; wait "$lead"; exit' TERM INT
+trap 'kill $! 2>/dev/null; wait $!; exit' TERM INT # not a variable, which is set a moment too late
 while :; do
 	locksidecar exec --ttl 10s --note "leader" "leader/$name" -- "$@" &
-	lead=$!
-	wait "$lead" || sleep 1
+	wait $! || sleep 1
 done
