@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -80,12 +82,26 @@ func (p *process) await(ctx context.Context, answer func() error) error {
 	}
 }
 
-// freeAddr returns an address of loopback that nobody listens on.
+// given are the ports that this process has handed out.
+var given sync.Map
+
+// freeAddr returns an address of loopback that nobody listens on. It lies below
+// the range from which Linux gives ports to those who ask for any, so that nobody
+// gets it before it is used.
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, end = 2000, 10000
+	var last error
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(end-first))
+		if _, before := given.LoadOrStore(addr, true); before {
+			continue
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			last = err
+			continue
+		}
+		return addr, l.Close()
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("no free port found: %w", last)
 }

@@ -68,6 +68,9 @@ func (c *theirCluster) startRedis(ctx context.Context, namespace, name string, a
 	if err != nil && !exists(err) {
 		return "", err
 	}
+	if err := c.awaitAccount(ctx, namespace); err != nil {
+		return "", err
+	}
 	_, err = core.Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 6379}}},

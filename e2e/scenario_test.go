@@ -49,6 +49,9 @@ func begin(t *testing.T, name string) *scenario {
 	if _, err := c.client.CoreV1().Namespaces().Create(s.ctx(), space, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.awaitAccount(s.ctx(), s.namespace); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -137,6 +140,17 @@ func (s *scenario) eventually(within time.Duration, what string, holds func() (b
 		}
 	}
 	s.Fatalf("not within %s: %s: %s", within, what, why)
+}
+
+// awaitAccount returns once pods may be created in a new namespace: they are refused
+// until the account is there that they run under.
+func (c *theirCluster) awaitAccount(ctx context.Context, namespace string) (err error) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if _, err = c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("namespace %s has no service account: %w", namespace, err)
 }
 
 // execute runs a command in a container.

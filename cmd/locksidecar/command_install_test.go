@@ -154,7 +154,5 @@ func put(t *testing.T, root, from, to string) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, to, content)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -72,6 +73,13 @@ func TestAFrozenStoreStopsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 			// What was renewed just before is known by now.
 			until = locker.Instant(w.sidecar.GET("k").Want(t, 200, "").JSON.ValidUntilMS * 1e6)
 		}
+		if w.sidecar != nil {
+			j.await("TERM", worker.Pid)
+			// So is now what the store had answered and the sidecar had not read.
+			if a := w.sidecar.GET("k"); a.Status == http.StatusOK {
+				until = locker.Instant(a.JSON.ValidUntilMS * 1e6)
+			}
+		}
 		s.WantExit(exitLost, "not been renewed in time", "told to end", "killed")
 		last := j.shifts()[0].until
 		if last > frozen.Add(ttl) || !processGone(worker.Pid) {
@@ -112,6 +120,9 @@ func TestAStoreThatHiccupsStopsNothing(t *testing.T) {
 		for range 2 {
 			r.Do("CLIENT", "PAUSE", "2000", "ALL")
 			eventually(t, 20*time.Second, "it works on", func() bool { return r.Do("PING") == "PONG" })
+			// Between two that follow upon each other there is time for one request,
+			// and whether one is on its way then is chance.
+			eventually(t, 20*time.Second, "the lock is renewed after it", func() bool { return r.PTTL("lock:k") > 5*time.Second })
 		}
 		s.WantExit(0)
 		if _, found := j.first("TERM", worker.Pid); found {

@@ -265,9 +265,7 @@ func TestAMinimumHoldLetsOneOfManyRunACronJob(t *testing.T) {
 		}
 		// A command that cannot be started has not done the work.
 		broken := filepath.Join(dir, "broken")
-		if err := os.WriteFile(broken, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		writeProgram(t, broken, []byte("#!/no/such/interpreter\n"))
 		late.run("--min-hold", "1m", "k", "--", broken).want(t, exitNotFound)
 		if !isFree(r, "k") {
 			t.Error("the lock is kept though nothing has run")

@@ -71,7 +71,9 @@ func (s succession) through(t *testing.T) (over succession, cut func()) {
 	s.env = append(slices.Clone(s.env), "REDIS_ADDRS="+strings.Join(addrs, ","))
 	return s, func() {
 		for _, proxy := range proxies {
-			proxy.Close()
+			// Not closed: another test could be given a port at which the sidecar still asks.
+			proxy.SetConnect(func(int) faultproxy.Connect { return faultproxy.ConnectReset })
+			proxy.Cut()
 		}
 	}
 }

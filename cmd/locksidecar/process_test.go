@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -24,6 +25,12 @@ import (
 func TestMain(m *testing.M) {
 	if isWorker() {
 		os.Exit(work())
+	}
+	// Started in the background or under nohup, we would pass on that these are ignored.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	code := m.Run()
 	if binaryDir != "" {
@@ -56,6 +63,18 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// writeProgram writes a file that is to be run. A process that is started elsewhere
+// meanwhile would have it open, and it could not be run before that has begun.
+func writeProgram(t testing.TB, path string, content []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // launch says how a process is started.
 type launch struct {

@@ -35,7 +35,10 @@ func TestACommandThatCannotBeStartedIs126Or127(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		syscall.ForkLock.RLock() // or a process that is being started elsewhere has it open, and it is busy
+		err := os.WriteFile(path, []byte(text), mode)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		return path

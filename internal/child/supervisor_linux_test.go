@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,6 +31,12 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(roleVariable) == "supervisor" {
 		os.Exit(supervise())
+	}
+	// Started in the background or under nohup, we would pass on that these are ignored.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	os.Exit(m.Run())
 }

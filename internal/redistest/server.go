@@ -150,9 +150,7 @@ func (c Config) prepare(t testing.TB) *Server {
 	s := &Server{t: t, cfg: c, dir: dir, port: freePort(t)}
 	t.Cleanup(func() {
 		s.end()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		removeAll(t, dir)
 	})
 	if c.TLS {
 		s.ca = c.CA
@@ -162,6 +160,22 @@ func (c Config) prepare(t testing.TB) *Server {
 		s.InstallCertificate(s.ca.Issue(t, Certificate{}))
 	}
 	return s
+}
+
+// removeAll removes a server's directory. A child that the server has forked to
+// write a file, such as its AOF, outlives it for a moment and may make or rename
+// that file meanwhile.
+func removeAll(t testing.TB, dir string) {
+	for deadline := time.Now().Add(startDeadline); ; time.Sleep(time.Millisecond) {
+		err := os.RemoveAll(dir)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, syscall.ENOTEMPTY) || time.Now().After(deadline) {
+			t.Error(err)
+			return
+		}
+	}
 }
 
 // Addr returns the address of the port, as host:port.

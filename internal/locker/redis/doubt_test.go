@@ -117,6 +117,7 @@ func TestADemotionThatShowsInTheGreetingIsADoubt(t *testing.T) {
 	mustAcquire(t, b, claimFor("held"))
 	demote(server)
 	server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	eventually(t, "the end has arrived", func() bool { return !hasQuietLink(b.servers.owner("").acquire) })
 	_, err := b.Acquire(t.Context(), claimFor("free"))
 	wantStoreError(t, "at a replica", err, locker.StoreUnavailable, true)
 	promote(server)
@@ -133,6 +134,7 @@ func TestAServerThatIsComeBackToAfterAnotherIsInDoubt(t *testing.T) {
 			return b, func(next *redistest.Server) {
 				service.Lead(next.Addr())
 				service.Cut()
+				eventually(t, "the end has arrived", func() bool { return !hasQuietLink(only(b).acquire) })
 			}
 		},
 		"behind Sentinels": func(t *testing.T, first *redistest.Server) (*Backend, func(*redistest.Server)) {

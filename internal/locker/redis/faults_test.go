@@ -202,6 +202,7 @@ func TestAServerThatIsDownIsUnavailableAtOnceAndForCertain(t *testing.T) {
 	c := claimFor(testKey)
 	mustAcquire(t, b, c)
 	server.Kill()
+	eventually(t, "the end has arrived", func() bool { return !hasQuietLink(only(b).acquire) && !hasQuietLink(only(b).renew) })
 	for range 3 { // the first meets the old connection, which is known to be dead
 		since := time.Now()
 		_, err := b.Acquire(t.Context(), claimFor("another"))

