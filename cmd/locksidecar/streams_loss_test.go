@@ -243,12 +243,19 @@ func TestACallerThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	if granted := waiter.await("held", 20*time.Second); granted.at < until || granted.at > until.Add(pollBound) {
 		t.Errorf("another had it %v after the end of its validity", granted.at.Sub(until))
 	}
-	eventually(t, 20*time.Second, "the other stream is told of five events", func() bool { return len(quick.heard()) >= 5 })
-	for i, h := range quick.heard() {
-		if h.kind != "held" && h.kind != "renewed" {
-			t.Errorf("event %d of the other stream is %s", i, h.kind)
+	eventually(t, 30*time.Second, "the other stream is told of four renewals", func() bool {
+		renewed := 0
+		for _, h := range quick.heard() {
+			switch h.kind {
+			case "renewed":
+				renewed++
+			case "held", "at_risk": // once the store was slow, which is not the fault of the one who does not read
+			default:
+				t.Fatalf("the other stream is told of %s", h.kind)
+			}
 		}
-	}
+		return renewed >= 4
+	})
 	waiter.close()
 	quick.close()
 }
