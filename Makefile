@@ -115,12 +115,12 @@ mutants: ## prove the tests: each of many one-line mistakes must turn them red
 # All counts of one run. A test that fails ends it: there are no figures of a run
 # that is red.
 figures: export LOCKSIDECAR_FIGURES := $(CURDIR)/bin/figures.jsonl
-figures: SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+figures: SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 figures: export LOCKSIDECAR_SOAK_SEED = $(SEED)
 figures: export LOCKSIDECAR_SIM_SEED = $(SEED)
 figures: ## run all tests and mutants, and write what they did into docs/guarantees.md; SEED=1 chooses
 	@tools/need redis-server redis-server
-	@mkdir -p bin && rm -f '$(LOCKSIDECAR_FIGURES)'
+	@mkdir -p bin && rm -f '$(LOCKSIDECAR_FIGURES)' && echo 'seed $(SEED)'
 	CGO_ENABLED=1 go test -race -shuffle=on -p=1 -timeout=20m -count=1 ./...
 	$(MAKE) --no-print-directory mutants
 	go run ./internal/figures/page -commit '$(COMMIT)' -seed '$(SEED)' \
