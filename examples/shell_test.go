@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/locksidecar/locksidecar/acceptance/sidecar"
 )
@@ -30,24 +31,45 @@ func TestCurlHoldsTheLockWhileACommandRuns(t *testing.T) {
 }
 
 func TestTheLockLastsUntilACommandThatIsToldToEndHasTidiedUp(t *testing.T) {
-	p := sidecar.Start(t)
-	busy := filepath.Join(t.TempDir(), "busy")
-	if err := os.WriteFile(busy, nil, 0o600); err != nil {
-		t.Fatal(err)
+	for name, tell := range map[string]func(*program){
+		"the script":            func(x *program) { x.signal(syscall.SIGTERM) },
+		"everybody":             func(x *program) { _ = syscall.Kill(-x.cmd.Process.Pid, syscall.SIGTERM) },
+		"the terminal has gone": func(x *program) { _ = syscall.Kill(-x.cmd.Process.Pid, syscall.SIGHUP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := sidecar.Start(t)
+			busy := filepath.Join(t.TempDir(), "busy")
+			if err := os.WriteFile(busy, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			x := start(t, p, "shell/bound.sh", "report", "sh", "-c", `
+				again=
+				tidy() { [ -z "$again" ] || return; again=1; echo tidies; while [ -e "$0" ]; do sleep 0.05; done; echo "has tidied up"; exit 3; }
+				trap tidy TERM HUP
+				echo runs
+				while :; do sleep 0.05; done`, busy)
+			x.waitLine("runs")
+			tell(x)
+			x.waitLine("tidies")
+			for range 5 { // for half a second
+				p.Must(200, "GET", "/locks/report", "")
+				time.Sleep(100 * time.Millisecond)
+			}
+			if err := os.Remove(busy); err != nil {
+				t.Fatal(err)
+			}
+			x.waitLine("has tidied up")
+			x.wantExit(3)
+			sidecar.Eventually(t, "the lock is given back", isFree(p, "report"))
+		})
 	}
-	x := start(t, p, "shell/bound.sh", "report", "sh", "-c", `
-		tidy() { echo tidies; while [ -e "$0" ]; do sleep 0.05; done; echo "has tidied up"; exit 3; }
-		trap tidy TERM
-		echo runs
-		while :; do sleep 0.05; done`, busy)
+}
+
+func TestACommandThatEndsAtOnceWhenToldToHasItsOwnExitCode(t *testing.T) {
+	p := sidecar.Start(t)
+	x := start(t, p, "shell/bound.sh", "report", "sh", "-c", `trap "exit 3" TERM; echo runs; while :; do sleep 0.01; done`)
 	x.waitLine("runs")
 	x.signal(syscall.SIGTERM)
-	x.waitLine("tidies")
-	p.Must(200, "GET", "/locks/report", "")
-	if err := os.Remove(busy); err != nil {
-		t.Fatal(err)
-	}
-	x.waitLine("has tidied up")
 	x.wantExit(3)
 	sidecar.Eventually(t, "the lock is given back", isFree(p, "report"))
 }

@@ -5,7 +5,7 @@
 #   leader.sh NAME COMMAND…
 name=$1
 shift
-trap 'kill $! 2>/dev/null; wait $!; exit' TERM INT # not a variable, which is set a moment too late
+trap 'kill $! 2>/dev/null; wait $!; exit' TERM INT HUP # not a variable, which is set a moment too late
 while :; do
 	locksidecar exec --ttl 10s --note "leader" "leader/$name" -- "$@" &
 	wait $! || sleep 1
