@@ -118,8 +118,10 @@ figures: export LOCKSIDECAR_FIGURES := $(CURDIR)/bin/figures.jsonl
 figures: SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 figures: export LOCKSIDECAR_SOAK_SEED = $(SEED)
 figures: export LOCKSIDECAR_SIM_SEED = $(SEED)
-figures: ## run all tests and mutants, and write what they did into docs/guarantees.md; SEED=1 chooses
+figures: ## run the product's tests and mutants, and write what they did into docs/guarantees.md; SEED=1 chooses
+	@case '$(COMMIT)' in ''|*-dirty) echo 'commit first: the figures name what was tested'; exit 1;; esac
 	@tools/need redis-server redis-server
+	@tools/need "$$(go env CC)" build-essential
 	@mkdir -p bin && rm -f '$(LOCKSIDECAR_FIGURES)' && echo 'seed $(SEED)'
 	CGO_ENABLED=1 go test -race -shuffle=on -p=1 -timeout=20m -count=1 ./...
 	$(MAKE) --no-print-directory mutants

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/redistest"
 	"github.com/locksidecar/locksidecar/internal/redistest/faultproxy"
@@ -20,13 +21,14 @@ type succession struct {
 	notice   func() // have death noticed soon, from now on
 	exchange func() // have a replica take the master's place while that is alive
 	keys     []string
+	kind     figures.Column
 }
 
 func behindSentinels(t *testing.T, directives ...string) succession {
 	t.Helper()
 	s := redistest.SentinelConfig{Config: redistest.Config{Directives: directives}}.StartSentinel(t)
 	return succession{
-		master: s.Servers[0], replicas: s.Servers[1:], keys: []string{"a", "b"},
+		master: s.Servers[0], replicas: s.Servers[1:], keys: []string{"a", "b"}, kind: figures.Sentinel,
 		env:      []string{"REDIS_MODE=sentinel", "SENTINEL_MASTER=" + s.Name, "REDIS_ADDRS=" + strings.Join(s.Addrs(), ",")},
 		notice:   func() { s.SetDownAfter(500 * time.Millisecond) },
 		exchange: func() { s.Failover() },
@@ -37,7 +39,7 @@ func inACluster(t *testing.T, directives ...string) succession {
 	t.Helper()
 	c := redistest.ClusterConfig{Config: redistest.Config{Directives: directives}}.StartCluster(t)
 	s := succession{
-		master: c.Nodes[0], replicas: c.ReplicasOf(c.Nodes[0]),
+		master: c.Nodes[0], replicas: c.ReplicasOf(c.Nodes[0]), kind: figures.Cluster,
 		env:    []string{"REDIS_MODE=cluster", "REDIS_ADDRS=" + strings.Join(c.Addrs(), ",")},
 		notice: func() { c.SetNodeTimeout(1500 * time.Millisecond) },
 	}
@@ -94,6 +96,7 @@ func (s succession) succeed() {
 		replica.Cont()
 	}
 	s.notice()
+	figures.Count(figures.Failover, s.kind, 1) // the test fails unless there is one
 }
 
 // resource is what a lock protects. It takes writes whose fencing token is not

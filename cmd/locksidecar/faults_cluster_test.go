@@ -174,7 +174,7 @@ func TestSidecarsThatDoNotExcludeEachOtherCanBeTold(t *testing.T) {
 	one := on(t, r)
 	one.POST("k").Finally(t, 201, "held")
 	for _, env := range [][]string{{"REDIS_DB=1"}, {"KEY_PREFIX=locks:"}} {
-		recordOf(t).storeLost("k") // they count for two stores
+		recordOf(t).standApart("k")
 		other := on(t, r, env...)
 		other.POST("k").Finally(t, 201, "held")
 		if scope(one) == scope(other) {

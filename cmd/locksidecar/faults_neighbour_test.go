@@ -30,6 +30,18 @@ func (p *proc) leastSlack() float64 {
 	return least
 }
 
+// keepBusy runs busy loops, twice as many as there are processors, until the test ends.
+func keepBusy(t *testing.T) {
+	for range 2 * runtime.NumCPU() {
+		busy := exec.Command("sh", "-c", "while :; do :; done")
+		dieWithParent(busy)
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = busy.Process.Kill(); _ = busy.Wait() })
+	}
+}
+
 func TestANoisyNeighbourCostsNoLock(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -38,14 +50,7 @@ func TestANoisyNeighbourCostsNoLock(t *testing.T) {
 	for i := range locks {
 		p.POST(fmt.Sprint("k", i), "ttl=5s").Finally(t, 201, "held")
 	}
-	for range 2 * runtime.NumCPU() {
-		busy := exec.Command("sh", "-c", "while :; do :; done")
-		dieWithParent(busy)
-		if err := busy.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
-	}
+	keepBusy(t)
 	for i := range locks {
 		eventually(t, time.Minute, "it is renewed again and again", func() bool {
 			return p.GET(fmt.Sprint("k", i)).Want(t, 200, "").JSON.Renewals >= 4

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,7 +33,13 @@ func TestAnswersOfProcessesAreThoseOfOneLock(t *testing.T) {
 		figures.Redlock: func(t *testing.T) (pods []*proc) {
 			m := startMajority(t, 3)
 			for range 3 {
-				pods = append(pods, m.on(t))
+				var members []string
+				for _, server := range m {
+					proxy := faultproxy.Start(t, "tcp", server.Addr())
+					proxy.SetRule(unreliable)
+					members = append(members, proxy.Addr())
+				}
+				pods = append(pods, m.on(t, "REDIS_ADDRS="+strings.Join(members, ",")))
 			}
 			return pods
 		},
@@ -40,61 +47,63 @@ func TestAnswersOfProcessesAreThoseOfOneLock(t *testing.T) {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()
 			pods := start(t)
-			decided := 0
+			undecided, granted := 0, 0
 			for i := range histories {
-				h := history(pods, fmt.Sprint("k", i))
-				switch yes, known := h.Linearizable(10 * time.Second); {
-				case !known:
-				case !yes:
-					t.Errorf("no lock gives these answers: %v", h)
-					fallthrough
-				default:
-					decided++
+				h := history(t, pods, fmt.Sprint("k", i))
+				figures.Count(figures.Linearized, name, 1)
+				yes, decided := h.Linearizable(10 * time.Second)
+				if !decided {
+					undecided++
 				}
+				if decided && !yes {
+					t.Error("no lock gives these answers")
+				}
+				granted += h.Granted()
 			}
-			t.Logf("%d of %d histories decided", decided, histories)
-			figures.Count(figures.Linearized, name, decided)
-			if decided < histories/2 {
-				t.Errorf("only %d of %d histories were decided", decided, histories)
+			t.Logf("%d grants, %d of %d histories undecided", granted, undecided, histories)
+			figures.Count(figures.Undecided, name, undecided)
+			if undecided > histories/2 || granted < 15*histories {
+				t.Error("this shows little")
 			}
 		})
 	}
 }
 
-// unreliable is a rule of few faults: each makes an outcome uncertain, and of many
-// nothing can be told.
+// unreliable is a rule of few faults: each may make an outcome uncertain, and of
+// many nothing can be told.
 func unreliable(c faultproxy.Command) faultproxy.Action {
 	if c.Script == "" {
 		return faultproxy.Action{}
 	}
-	switch rand.IntN(60) {
+	switch rand.IntN(100) {
 	case 0:
 		return faultproxy.Action{LoseReply: true}
 	case 1:
-		return faultproxy.Action{RequestDelay: time.Duration(rand.Int64N(int64(storeTimeout)))}
+		return faultproxy.Action{RequestDelay: rand.N(storeTimeout)}
 	case 2:
-		return faultproxy.Action{ReplyDelay: time.Duration(rand.Int64N(int64(storeTimeout)))}
+		return faultproxy.Action{ReplyDelay: rand.N(storeTimeout)}
 	}
 	return faultproxy.Action{}
 }
 
 // history has callers of the processes ask for a key and give it back, about two
 // hundred times, and returns what they were told.
-func history(pods []*proc, key string) *lockertest.History {
+func history(t *testing.T, pods []*proc, key string) *lockertest.History {
 	h := new(lockertest.History)
 	var callers sync.WaitGroup
 	for i := range 2 * len(pods) {
 		p := pods[i%len(pods)]
 		callers.Go(func() {
 			for h.Len() < 200 {
+				time.Sleep(rand.N(20 * time.Millisecond)) // or most of them are refusals
 				got := p.POST(key, "ttl=60s")
 				number, told := h.Ask(got.Sent)
-				told(got.Got, outcomeOf(got), got.JSON.Fence)
+				told(got.Got, outcomeOf(t, got), got.JSON.Fence)
 				if got.Status != http.StatusCreated {
 					continue
 				}
 				gave := p.DELETE(key, fmt.Sprint("fencing_token=", got.JSON.Fence))
-				h.GiveBack(number, gave.Sent)(gave.Got, outcomeOf(gave))
+				h.GiveBack(number, gave.Sent)(gave.Got, outcomeOf(t, gave))
 			}
 		})
 	}
@@ -102,12 +111,14 @@ func history(pods []*proc, key string) *lockertest.History {
 	return h
 }
 
-func outcomeOf(a answer) lockertest.Outcome {
-	switch a.Status {
-	case http.StatusCreated, http.StatusNoContent:
+func outcomeOf(t *testing.T, a answer) lockertest.Outcome {
+	switch {
+	case a.Status == http.StatusCreated, a.Status == http.StatusNoContent:
 		return lockertest.Done
-	case http.StatusConflict, http.StatusGone:
+	case a.Is(http.StatusConflict, "held"), a.Status == http.StatusGone, a.Status == http.StatusNotFound:
 		return lockertest.Refused
+	case a.Status != http.StatusServiceUnavailable:
+		t.Errorf("the answer is %v", a)
 	}
 	return lockertest.Unknown
 }

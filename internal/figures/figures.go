@@ -21,29 +21,34 @@ type Row string
 // What was checked.
 const (
 	Sidecars   Row = "sidecars started"
-	Hours      Row = "hours of virtual time"
+	Seconds    Row = "seconds of virtual time"
 	Calls      Row = "calls to the store"
 	Grants     Row = "grants"
 	Windows    Row = "times of holding, each compared with all others of its key"
 	Histories  Row = "random sequences, compared with a reference model"
-	Linearized Row = "histories of some 200 requests, found linearizable"
+	Linearized Row = "histories of some 200 requests, checked for linearizability"
+	Undecided  Row = "of these, given up undecided after 10 s"
+	Lies       Row = "histories with one false grant put in"
+	LiesSeen   Row = "of these, seen by the check"
 	Violations Row = "**two valid holders, or a fencing token that did not rise**"
 	Allowed    Row = "the same, where the test has the store lose locks, or has left out what prevents it"
-	Orphans    Row = "**locks that nobody holds, left at the end**"
+	Orphans    Row = "**locks that nobody holds, left at the end** (looked for in virtual time)"
 )
 
-// What befell servers, sidecars and commands.
+// What befell servers, sidecars and requests.
 const (
 	ServerKilled  Row = "a server is killed"
 	ServerFrozen  Row = "a server is frozen"
 	Failover      Row = "a master is replaced by its replica"
 	SlotMoved     Row = "a slot is moved"
-	Wiped         Row = "the store loses its data"
+	Wiped         Row = "a server loses its data"
+	ServerSlow    Row = "a server stands still for a while"
 	SidecarKilled Row = "a sidecar is killed"
 	SidecarFrozen Row = "a sidecar is frozen"
 	SidecarEnded  Row = "a sidecar is told to end"
 
-	ConnectionCut Row = "a connection is reset, cut or turned away"
+	ConnectionCut Row = "a connection is cut"
+	TurnedAway    Row = "a new connection is turned away"
 	BlackHole     Row = "a connection says nothing more"
 	Refused       Row = "a request does not arrive"
 	RequestLate   Row = "a request is held back"
@@ -57,7 +62,10 @@ const (
 const (
 	MutantsTried  Row = "mutants tried"
 	MutantsCaught Row = "mutants caught"
-	RenewalLate   Row = "worst lateness of a renewal, in microseconds" // the greatest counts, not the sum
+
+	// In microseconds. The greatest counts, not the sum.
+	RenewalLate     Row = "worst lateness of a renewal"
+	RenewalLateBusy Row = "worst lateness of a renewal beside busy loops"
 )
 
 // Column is where it is counted.
@@ -128,7 +136,7 @@ func Read(r io.Reader) (Totals, error) {
 		if t[c.Row] == nil {
 			t[c.Row] = make(map[Column]int)
 		}
-		if c.Row == RenewalLate {
+		if c.Row == RenewalLate || c.Row == RenewalLateBusy {
 			t[c.Row][c.Column] = max(t[c.Row][c.Column], c.N)
 		} else {
 			t[c.Row][c.Column] += c.N

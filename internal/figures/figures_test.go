@@ -74,7 +74,7 @@ func TestALineThatIsNoCountIsAnError(t *testing.T) {
 
 // full is a run that has counted everything.
 func full() Totals {
-	t := Totals{MutantsTried: {"": 89}, MutantsCaught: {"": 88}, RenewalLate: {"": 12_340}}
+	t := Totals{MutantsTried: {"": 89}, MutantsCaught: {"": 88}, RenewalLate: {"": 12_340}, RenewalLateBusy: {"": 99_000}}
 	for _, row := range slices.Concat(checked, faults) {
 		t[row] = map[Column]int{Virtual: 1_234_567}
 	}
@@ -88,9 +88,10 @@ func TestTheTablesShowWhatWasCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"on 2026-11-30: commit abc, Redis 7.0.15, go1.26, seed 7 of",
+		"on 2026-11-30: commit abc, Redis 7.0.15, go1.26, seed 7 of the",
 		"Of 89 mistakes that `make mutants` puts into the code, the tests catch 88.",
-		"later than 12.3 ms after its time",
+		"came later than\n12.3 ms after its time",
+		"as processors, 99.0 ms",
 		"| checked | virtual time |\n|---|--:|\n",
 		"| grants | 1,234,567 |\n",
 		"| " + string(Violations) + " | 0 |\n",

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 )
@@ -68,6 +69,7 @@ func (s *slot) live(end locker.Instant) {
 		switch {
 		case s.random.IntN(2) == 0:
 			s.tally.add("crash")
+			figures.Count(figures.SidecarKilled, figures.Virtual, 1)
 			c.crash()
 		default:
 			if s.random.IntN(3) == 0 {
@@ -77,6 +79,7 @@ func (s *slot) live(end locker.Instant) {
 			}
 			mode := []locker.ReleaseMode{locker.ModeDrop, locker.ModeGuarded, locker.ModeRelease}[s.random.IntN(3)]
 			s.tally.add("shutdown " + string(mode))
+			figures.Count(figures.SidecarEnded, figures.Virtual, 1)
 			c.terminate(mode)
 		}
 		s.set(func() { s.empty = true })

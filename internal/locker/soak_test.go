@@ -70,14 +70,21 @@ func soakFor(t *testing.T, hours float64, run func(*soak, time.Duration)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed, err := strconv.ParseUint(envOr("LOCKSIDECAR_SOAK_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seed := soakSeed(t)
 	t.Logf("LOCKSIDECAR_SOAK_SEED=%d", seed)
 	inWorld(t, func(w *world) {
 		run(&soak{world: w, seed: seed}, time.Duration(hours*float64(time.Hour)))
 	})
+}
+
+// soakSeed is LOCKSIDECAR_SOAK_SEED, or drawn.
+func soakSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed, err := strconv.ParseUint(envOr("LOCKSIDECAR_SOAK_SEED", fmt.Sprint(rand.Uint64())), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seed
 }
 
 func envOr(name, otherwise string) string {
@@ -210,10 +217,9 @@ func (s *soak) report(length time.Duration) {
 		length, total.sidecars, total.calls, total.faults, total.outages, s.book.holds.Holds(), len(s.book.wipes),
 		total.woken, total.polled, handed, s.tally.String())
 	figures.Count(figures.Sidecars, figures.Virtual, total.sidecars)
-	figures.Count(figures.Hours, figures.Virtual, int(length/time.Hour))
+	figures.Count(figures.Seconds, figures.Virtual, int(length/time.Second))
 	figures.Count(figures.Wiped, figures.Virtual, len(s.book.wipes))
 	for _, at := range s.slots {
-		figures.Count(figures.SidecarKilled, figures.Virtual, len(at.lives)-1)
 		for _, c := range at.lives {
 			c.faults.Figures(figures.Virtual)
 		}

@@ -162,7 +162,7 @@ var mutants = []mutant{
 	{"split vote repeated with the same token", "internal/locker/ask.go",
 		"g.id, g.token = l.lastID, NewToken(l.cfg.Holder)", "g.id = l.lastID", lease},
 	{"rest of a lost lock given back before its validity ends", "internal/locker/locker.go",
-		"l.scheduleLocked(c, cleanUpAt)", "l.scheduleLocked(c, othersAt)", lease},
+		"l.scheduleLocked(c, cleanUpAt)", "_ = cleanUpAt\n\tl.scheduleLocked(c, othersAt)", lease},
 	{"majority counted over the nodes that can be reached", "internal/locker/quorum/vote.go",
 		"if fences[s.fence] >= v.b.need {", "if fences[s.fence] > (len(v.seats)-t.is[failed]-t.is[unknown])/2 {", votes},
 	{"half of the nodes taken for a majority", "internal/locker/quorum/quorum.go",

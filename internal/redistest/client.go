@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/locksidecar/locksidecar/internal/figures"
 )
 
 // replyDeadline bounds one command of a [Conn].
@@ -109,6 +111,14 @@ func (s *Server) Do(args ...any) any {
 	reply, err := s.Try(args...)
 	if err != nil {
 		s.t.Fatalf("%v: %v", args[0], err)
+	}
+	switch fmt.Sprint(args[0]) {
+	case "FLUSHALL", "FLUSHDB":
+		s.count(figures.Wiped)
+	case "CLIENT":
+		if args[1] == "PAUSE" {
+			s.count(figures.ServerSlow)
+		}
 	}
 	return reply
 }

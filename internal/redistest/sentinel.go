@@ -191,7 +191,6 @@ func (s *Sentinel) AwaitMaster(old *Server) *Server {
 // seconds more.
 func (s *Sentinel) Failover() *Server {
 	s.t.Helper()
-	figures.Count(figures.Failover, figures.Sentinel, 1)
 	var old *Server
 	await(s.t, "the Sentinels have a master", func() bool {
 		old = s.Master()
@@ -208,6 +207,7 @@ func (s *Sentinel) Failover() *Server {
 		next = s.Master()
 		return next != nil && next != old
 	})
+	figures.Count(figures.Failover, figures.Sentinel, 1)
 	return next
 }
 

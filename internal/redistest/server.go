@@ -253,9 +253,19 @@ func (s *Server) Restart() {
 func (s *Server) RestartLoading() {
 	s.t.Helper()
 	s.Kill()
+	if !s.cfg.sentinel && !s.hasData() {
+		s.count(figures.Wiped)
+	}
 	if err := s.spawn(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// hasData tells whether there is something in the directory that it will load.
+func (s *Server) hasData() bool {
+	dumps, _ := filepath.Glob(filepath.Join(s.dir, "*.rdb"))
+	logs, _ := filepath.Glob(filepath.Join(s.dir, "appendonlydir", "*"))
+	return len(dumps)+len(logs) > 0
 }
 
 // Stop freezes the process (SIGSTOP): its connections stay and say nothing.

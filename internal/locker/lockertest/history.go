@@ -15,9 +15,11 @@ import (
 // wait, for locks that nothing but a release ends meanwhile. Its zero value is ready;
 // it is safe for concurrent use.
 type History struct {
-	mu     sync.Mutex
-	events []porcupine.Operation
-	asked  int
+	mu       sync.Mutex
+	events   []porcupine.Operation
+	asked    int
+	answered int
+	granted  int
 }
 
 // Outcome is what an answer says.
@@ -67,6 +69,10 @@ func (h *History) GiveBack(number int, now locker.Instant) (told func(now locker
 func (h *History) add(a asking, from, until locker.Instant, o answering) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.answered++
+	if !a.release && o.outcome == Done {
+		h.granted++
+	}
 	write := func(a asking, call, end int64) {
 		h.events = append(h.events, porcupine.Operation{Input: a, Output: o, Call: call, Return: end})
 	}
@@ -145,5 +151,12 @@ func (h *History) Linearizable(within time.Duration) (yes, decided bool) {
 func (h *History) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.events)
+	return h.answered
+}
+
+// Granted returns how many of them were granted the lock.
+func (h *History) Granted() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.granted
 }

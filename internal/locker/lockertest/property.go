@@ -53,10 +53,8 @@ var propertyCases = []testCase{
 				}
 			}
 			rt.Repeat(actions)
-			if h.bubble {
-				figures.Count(figures.Histories, figures.Virtual, 1)
-			} else {
-				figures.Count(figures.Histories, figures.Single, 1)
+			if h.Figures != "" {
+				figures.Count(figures.Histories, h.Figures, 1)
 			}
 		})
 	}},

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 )
 
@@ -50,6 +51,9 @@ type Harness struct {
 	// LineTTL returns for how long the store keeps anything of the key's line
 	// if nobody asks again: 0 if it keeps nothing, below 0 if for ever.
 	LineTTL func(locker.Key) time.Duration
+
+	// Figures is the column in which random sequences are counted; "" for none.
+	Figures figures.Column
 
 	bubble bool // time is virtual
 }

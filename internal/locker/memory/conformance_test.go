@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
@@ -11,7 +12,9 @@ import (
 
 func TestMemoryIsABackendInVirtualTime(t *testing.T) {
 	lockertest.RunInBubble(t, func(*testing.T) lockertest.Harness {
-		return harness(memory.New(memory.Config{Now: lockertest.BubbleClock}), lockertest.BubbleClock)
+		h := harness(memory.New(memory.Config{Now: lockertest.BubbleClock}), lockertest.BubbleClock)
+		h.Figures = figures.Virtual
+		return h
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/memory"
@@ -18,7 +19,9 @@ func TestAQuorumIsABackendInVirtualTime(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			lockertest.RunInBubble(t, func(t *testing.T) lockertest.Harness {
-				return ofMemories(t, n, memory.Config{Now: lockertest.BubbleClock}, lockertest.BubbleClock)
+				h := ofMemories(t, n, memory.Config{Now: lockertest.BubbleClock}, lockertest.BubbleClock)
+				h.Figures = figures.VirtualRedlock
+				return h
 			})
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/locker/quorum"
@@ -62,6 +63,7 @@ func TestAQuorumOfRealServersIsABackend(t *testing.T) {
 			Backend: settled{b},
 			Now:     locker.BootTime,
 			Splits:  true,
+			Figures: figures.Redlock,
 			CurrentValue: func(key locker.Key) (string, bool) {
 				return majority(servers, func(s *redistest.Server) (string, bool) { return s.Get(name(key)) })
 			},

@@ -38,7 +38,6 @@ func TestSimulationsNeverHaveTwoValidHolders(t *testing.T) {
 			broken += s.broken
 		})
 	}
-	figures.Count(figures.Hours, figures.VirtualRedlock, int(time.Duration(lives)*simLife/time.Hour))
 	t.Logf("%d lives of %v: %d grants, %d locks broken, %d calls to the nodes", lives, simLife, grants, broken, calls)
 	if grants < lives || broken == 0 {
 		t.Error("the simulations show nothing: hardly a grant, or no lock was broken")
@@ -113,6 +112,7 @@ func simulate(t *testing.T, seed uint64, guard time.Duration) *simulation {
 	}
 	s.running.Go(func() { processes[0].operate(s.random(99), end) })
 	s.running.Wait()
+	figures.Count(figures.Seconds, figures.VirtualRedlock, int(simLife/time.Second))
 	figures.Count(figures.Sidecars, figures.VirtualRedlock, len(processes))
 	figures.Count(figures.Grants, figures.VirtualRedlock, s.grants)
 	figures.Count(figures.Windows, figures.VirtualRedlock, s.holds.Holds())

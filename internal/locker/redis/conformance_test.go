@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/locksidecar/locksidecar/internal/figures"
 	"github.com/locksidecar/locksidecar/internal/locker"
 	"github.com/locksidecar/locksidecar/internal/locker/lockertest"
 	"github.com/locksidecar/locksidecar/internal/redistest"
@@ -67,6 +68,7 @@ func harness(b *Backend, holder func(name string) *redistest.Server, all ...*red
 	return lockertest.Harness{
 		Backend: b,
 		Now:     locker.BootTime,
+		Figures: map[Kind]figures.Column{Single: figures.Single, Sentinel: figures.Sentinel, Cluster: figures.Cluster}[b.kind],
 		CurrentValue: func(k locker.Key) (string, bool) {
 			server, name := at(k)
 			return server.Get(name)

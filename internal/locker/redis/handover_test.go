@@ -187,8 +187,8 @@ func TestAHandOverCostsTheSameHoweverManyWait(t *testing.T) {
 			t.Errorf("%.2f script calls per hand-over, want 3", scripts)
 		}
 	}
-	// A connection that is opened anew meanwhile costs commands too.
-	if manyWithin > fewWithin+6 {
+	// It is nearly 3 more. What is beyond that is for connections that are opened anew.
+	if manyWithin > fewWithin+3.5 {
 		t.Errorf("%.1f commands per hand-over with 100 waiting, %.1f with 2", manyWithin, fewWithin)
 	}
 }

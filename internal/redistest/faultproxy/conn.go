@@ -36,7 +36,7 @@ func (p *Proxy) serve(n int, client net.Conn) {
 	if connect := p.connect.Load(); connect != nil {
 		switch (*connect)(n) {
 		case ConnectReset:
-			happened(figures.ConnectionCut)
+			happened(figures.TurnedAway)
 			reset(client)
 			return
 		case ConnectBlackHole:

@@ -107,16 +107,16 @@ func (p *Proxy) SetConnect(connect func(n int) Connect) {
 // Cut closes every connection that is open, on both sides. Requests that are
 // held back are lost.
 func (p *Proxy) Cut() {
-	happened(figures.ConnectionCut)
-	p.closeAll()
+	figures.Count(figures.ConnectionCut, figures.Wire, p.closeAll()/2) // both sides are there
 }
 
-func (p *Proxy) closeAll() {
+func (p *Proxy) closeAll() (closed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.open {
 		_ = c.Close()
 	}
+	return len(p.open)
 }
 
 // Close ends the proxy and all connections, and returns once no goroutine of
