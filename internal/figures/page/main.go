@@ -33,6 +33,15 @@ func run(of figures.Run, args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("want FIGURES and PAGE.md, not %q", args)
 	}
+	page, err := os.ReadFile(args[1])
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		return fmt.Errorf("%s has no lines %q and %q", args[1], begin, end)
+	}
 	counts, err := os.Open(args[0])
 	if err != nil {
 		return err
@@ -45,15 +54,6 @@ func run(of figures.Run, args []string) error {
 	text, err := totals.Markdown(of)
 	if err != nil {
 		return err
-	}
-	page, err := os.ReadFile(args[1])
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(page), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		return fmt.Errorf("%s has no lines %q and %q", args[1], begin, end)
 	}
 	return os.WriteFile(args[1], []byte(before+begin+"\n"+text+"\n"+end+after), 0o644)
 }
