@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ func worstLateness(t *testing.T) (worst time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, key := range c.Args[2 : 2+n] {
+			if !strings.HasPrefix(key, "lock:k") { // by which the sidecar looks whether scripts work
+				continue
+			}
 			if last, again := renewed[key]; again {
 				times++
 				worst = max(worst, now.Sub(last)-ttl/3)
