@@ -49,9 +49,6 @@ func begin(t *testing.T, name string) *scenario {
 	if _, err := c.client.CoreV1().Namespaces().Create(s.ctx(), space, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.awaitAccount(s.ctx(), s.namespace); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -62,6 +59,9 @@ func begin(t *testing.T, name string) *scenario {
 		_ = c.client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
 		_ = c.client.CoreV1().Namespaces().Delete(ctx, s.namespace, metav1.DeleteOptions{})
 	})
+	if err := c.awaitAccount(s.ctx(), s.namespace); err != nil {
+		t.Fatal(err)
+	}
 	s.redis = sharedRedis(t)
 	return s
 }
