@@ -39,22 +39,11 @@ var acquireCases = []testCase{
 	}},
 	{"a grant tells what is left of it, also when its claim is sent again", func(t T, h Harness) {
 		c := h.claim("k", long)
-		told := func(keep time.Duration, since locker.Instant) {
-			t.Helper()
-			grant, err := h.acquire(t, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.wantTold(t, grant, keep, since)
-		}
+		ask := func() (locker.Grant, error) { return h.acquire(t, c) }
+		h.wantToldTwice(t, &c, ask)
 		since := h.Now()
-		told(long, since)
-		time.Sleep(short / 4)
-		c.Keep *= 10
-		told(long-short/4+rounding, since.Add(short/4-rounding))
-		since = h.Now()
 		wantErr(t, "renew", h.renew(t, h.renewal(c, 2*long))[0], nil)
-		told(2*long, since)
+		h.wantToldOf(t, ask, 2*long, since)
 	}},
 	{"a claim sent again after a renewal gets its first grant", func(t T, h Harness) {
 		c, fence := h.take(t, "k", long)

@@ -115,19 +115,7 @@ var queueCases = []testCase{
 		crowd := h.crowd(t)
 		defer crowd.close()
 		c, turn := h.claim("k", long), crowd.deaf("p").turn(0, 0)
-		told := func(keep time.Duration, since locker.Instant) {
-			t.Helper()
-			grant, err := crowd.queue.AcquireInLine(t.Context(), c, turn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.wantTold(t, grant, keep, since)
-		}
-		since := h.Now()
-		told(long, since)
-		time.Sleep(short / 4)
-		c.Keep *= 10
-		told(long-short/4+rounding, since.Add(short/4-rounding))
+		h.wantToldTwice(t, &c, func() (locker.Grant, error) { return crowd.queue.AcquireInLine(t.Context(), c, turn) })
 	}},
 	{"a claim that waits is refused for good as one that does not", func(t T, h Harness) {
 		crowd := h.crowd(t)

@@ -155,6 +155,27 @@ func (h Harness) wantTold(t T, grant locker.Grant, keep time.Duration, since loc
 	h.wantRest(t, "the lock, as the grant tells,", grant.Left, keep, since)
 }
 
+// wantToldOf is wantTold for the grant that a claim gets.
+func (h Harness) wantToldOf(t T, ask func() (locker.Grant, error), keep time.Duration, since locker.Instant) {
+	t.Helper()
+	grant, err := ask()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.wantTold(t, grant, keep, since)
+}
+
+// wantToldTwice sends a claim twice, with a pause, the second time for longer: both
+// answers tell what is left of the first.
+func (h Harness) wantToldTwice(t T, c *locker.Claim, ask func() (locker.Grant, error)) {
+	t.Helper()
+	since := h.Now()
+	h.wantToldOf(t, ask, long, since)
+	time.Sleep(short / 4)
+	c.Keep *= 10
+	h.wantToldOf(t, ask, long-short/4+rounding, since.Add(short/4-rounding))
+}
+
 func (h Harness) wantRest(t T, what string, left, keep time.Duration, since locker.Instant) {
 	t.Helper()
 	elapsed := h.Now().Sub(since)
