@@ -72,8 +72,6 @@ func TestAFrozenStoreStopsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 		if w.sidecar != nil {
 			// What was renewed just before is known by now.
 			until = locker.Instant(w.sidecar.GET("k").Want(t, 200, "").JSON.ValidUntilMS * 1e6)
-		}
-		if w.sidecar != nil {
 			j.await("TERM", worker.Pid)
 			// So is now what the store had answered and the sidecar had not read.
 			if a := w.sidecar.GET("k"); a.Status == http.StatusOK {

@@ -47,8 +47,8 @@ func worstLateness(t *testing.T) (worst time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, key := range c.Args[2 : 2+n] {
-			if !strings.HasPrefix(key, "lock:k") { // by which the sidecar looks whether scripts work
-				continue
+			if !strings.HasPrefix(key, "lock:k") {
+				continue // no lock: now and then the sidecar tries whether scripts work
 			}
 			if last, again := renewed[key]; again {
 				times++
